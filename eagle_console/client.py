@@ -1,0 +1,94 @@
+"""The operations of a connected host, typed: what the screens and the command line both call."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import AsyncIterator
+from typing import Any, Protocol, TypeVar
+
+from remote.protocol import frames
+from remote.protocol.codec import from_wire, to_wire
+from remote.protocol.disk import DiskSnapshot
+from remote.protocol.frames import AgentHello, Event
+from remote.protocol.gpu import GpuSnapshot
+from remote.protocol.host import HostSample
+from remote.protocol.jobs import Job, JobEvent, JobList, LogChunk
+from remote.protocol.stages import LaunchRequest, StageContext, StageInfo, StageList
+
+T = TypeVar("T")
+
+
+class Session(Protocol):
+    """A live conversation with an agent: what ``HostClient`` needs of the link."""
+
+    hello: AgentHello
+
+    async def request(self, op: str, args: dict[str, Any] | None = None, key: str | None = None) -> dict[str, Any]:
+        """The answer to one operation.
+
+        :raises RequestError: when the agent refuses.
+        :raises LinkError: when the connection is lost before the answer.
+        """
+
+    def subscribe(self, topic: str, interval: float = 1.0, args: dict[str, Any] | None = None) -> AsyncIterator[Event]:
+        """The events of a topic until the iterator is closed or the link ends (``LinkError``)."""
+
+
+class HostClient:
+    """Typed operations over a session. Every method raises ``RequestError`` and ``LinkError`` as ``Session`` does."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+
+    @property
+    def hello(self) -> AgentHello:
+        return self.session.hello
+
+    async def gpus(self) -> GpuSnapshot:
+        return await self._ask("gpus", GpuSnapshot)
+
+    async def host(self) -> HostSample:
+        return await self._ask("host", HostSample)
+
+    async def disk(self) -> DiskSnapshot:
+        """The disk usage after a finished pass."""
+        return await self._ask("disk", DiskSnapshot)
+
+    async def jobs(self) -> JobList:
+        return await self._ask("jobs", JobList)
+
+    async def job(self, job_id: str) -> Job:
+        """One job by its id, an unambiguous beginning of it, or its stage's name (the newest of that stage)."""
+        return await self._ask("job", Job, {"job": job_id})
+
+    async def stages(self, context: StageContext) -> StageList:
+        return await self._ask("stages", StageList, {"context": to_wire(context)})
+
+    async def plan(self, request: LaunchRequest) -> StageInfo:
+        """What ``launch`` would run, with its preflight verdict; starts nothing."""
+        return await self._ask("plan", StageInfo, to_wire(request))
+
+    async def launch(self, request: LaunchRequest, key: str | None = None) -> Job:
+        """Starts a stage. The key makes it safe to send again after a lost answer: the same key is the same job."""
+        return await self._ask("launch", Job, to_wire(request), key or uuid.uuid4().hex)
+
+    async def stop(self, job_id: str, requested_by: str = "", force: bool = False) -> Job:
+        """Asks for a job's end and answers at once; ``force`` skips the grace period."""
+        return await self._ask("stop", Job, {"job": job_id, "requested_by": requested_by, "force": force})
+
+    async def read_log(self, job_id: str, offset: int | None = None, tail: int | None = None) -> LogChunk:
+        """A piece of a job's log from a byte offset, or its last ``tail`` lines."""
+        return await self._ask("read_log", LogChunk, {"job": job_id, "offset": offset, "tail": tail})
+
+    async def follow_log(self, job_id: str, tail: int = 200) -> AsyncIterator[LogChunk]:
+        """The last ``tail`` lines of a job's log, then what is appended, for ever."""
+        async for event in self.session.subscribe(frames.TOPIC_LOG, 0.25, {"job": job_id, "tail": tail}):
+            yield from_wire(LogChunk, event.data)
+
+    async def events(self, job_id: str, after: int = 0) -> AsyncIterator[JobEvent]:
+        """The events of a job with a ``seq`` above ``after``, from the first missed one, for ever."""
+        async for event in self.session.subscribe(frames.TOPIC_EVENTS, 0.25, {"job": job_id, "after": after}):
+            yield from_wire(JobEvent, event.data)
+
+    async def _ask(self, op: str, answer: type[T], args: dict[str, Any] | None = None, key: str | None = None) -> T:
+        return from_wire(answer, await self.session.request(op, args, key))

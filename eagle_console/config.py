@@ -1,0 +1,155 @@
+"""Host profiles and where the console keeps its files.
+
+The configuration is one TOML file of the user's; nothing is ever read from the working directory, since a repository
+found there could then name hosts and commands. Unknown keys are errors: a typo in ``workspace`` must not widen what may
+be deleted.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import tomllib
+
+from remote.protocol.stages import StageContext
+
+COMMANDS = (
+    "demo", "hosts", "doctor", "watch", "status", "gpus", "disk", "stages", "run", "jobs", "logs", "stop", "shell",
+    "forward", "get", "checkpoints", "triage", "prune", "undo", "purge", "trash", "pin", "validate", "explain-log",
+    "journal", "report", "replay", "completion",
+)  # fmt: skip
+"""Every command of the contract, present or planned: a profile of such a name could never be opened."""
+
+ENGINES = ("local",)
+_ENGINES_PLANNED = ("slurm",)
+
+
+class ConfigError(Exception):
+    """The configuration is wrong; the message names the file, the key and what was expected."""
+
+
+@dataclass(frozen=True)
+class HostProfile:
+    """One ``[hosts.NAME]`` table. ``address`` is an ssh alias, ``user@host:port`` or ``local``."""
+
+    name: str
+    address: str
+    workspace: str | None = None
+    verifier: str | None = None
+    python: str | None = None
+    tensor_parallel: int | None = None
+    engine: str = "local"
+    readonly: bool = False
+
+    @property
+    def context(self) -> StageContext:
+        return StageContext(verifier=self.verifier, python=self.python, tensor_parallel=self.tensor_parallel)
+
+
+@dataclass(frozen=True)
+class Config:
+    """The whole configuration and where it came from (None: there is no file)."""
+
+    hosts: dict[str, HostProfile] = field(default_factory=dict)
+    source: Path | None = None
+
+
+_TYPES: dict[str, type] = {
+    "address": str,
+    "workspace": str,
+    "verifier": str,
+    "python": str,
+    "tensor_parallel": int,
+    "engine": str,
+    "readonly": bool,
+}
+_ABSOLUTE = ("workspace", "verifier", "python")
+
+
+def config_dir() -> Path:
+    return _xdg("XDG_CONFIG_HOME", ".config") / "eagle-console"
+
+
+def state_dir() -> Path:
+    """For what must last on the user's machine: trusted host keys, the last host, crash reports."""
+    return _xdg("XDG_STATE_HOME", ".local/state") / "eagle-console"
+
+
+def default_path() -> Path:
+    return config_dir() / "config.toml"
+
+
+def load(path: Path | None = None) -> Config:
+    """The configuration from ``path``, or from the default place where it may be absent.
+
+    :raises ConfigError: when a file that was named is missing, or anything in it is wrong.
+    """
+    source = path or default_path()
+    try:
+        text = source.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        if path is None:
+            return Config()
+        raise ConfigError(f"{source}: there is no such file") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{source}: cannot be read: {error}") from None
+    return parse(text, source)
+
+
+def parse(text: str, source: Path | None = None) -> Config:
+    """The configuration in a TOML text.
+
+    :raises ConfigError: as ``load``.
+    """
+    where = str(source or "configuration")
+    try:
+        data = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{where}: not TOML: {error}") from None
+    _refuse_unknown(data, ["hosts"], where)
+    hosts = data.get("hosts", {})
+    if not isinstance(hosts, dict):
+        raise ConfigError(f"{where}: hosts must be tables like [hosts.gpu-box]")
+    return Config({name: _profile(name, table, where) for name, table in hosts.items()}, source)
+
+
+def _profile(name: str, table: Any, where: str) -> HostProfile:
+    where = f"{where}: [hosts.{name}]"
+    if name in COMMANDS:
+        raise ConfigError(f"{where}: {name!r} is a command of eagle-console; give the profile another name")
+    if not isinstance(table, dict):
+        raise ConfigError(f"{where}: must be a table")
+    _refuse_unknown(table, list(_TYPES), where)
+    for key, value in table.items():
+        kind = _TYPES[key]
+        if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+            raise ConfigError(f"{where}: {key} must be of type {kind.__name__}, not {type(value).__name__}")
+        if key in _ABSOLUTE and not str(value).startswith("/"):
+            raise ConfigError(f"{where}: {key} must be an absolute path on the host, not {value!r}")
+    if not table.get("address"):
+        raise ConfigError(f"{where}: address is missing (an ssh alias, user@host:port, or local)")
+    if table.get("tensor_parallel", 1) < 1:
+        raise ConfigError(f"{where}: tensor_parallel must be at least 1")
+    engine = table.get("engine", "local")
+    if engine in _ENGINES_PLANNED:
+        raise ConfigError(f"{where}: engine {engine!r} is not in this version yet; use 'local'")
+    if engine not in ENGINES:
+        raise ConfigError(f"{where}: engine must be one of {', '.join(ENGINES)}, not {engine!r}")
+    return HostProfile(name=name, **table)
+
+
+def _refuse_unknown(table: dict[str, Any], known: list[str], where: str) -> None:
+    for key in table:
+        if key not in known:
+            nearest = difflib.get_close_matches(key, known, n=1)
+            hint = f"; did you mean {nearest[0]!r}?" if nearest else f"; known: {', '.join(known)}"
+            raise ConfigError(f"{where}: unknown key {key!r}{hint}")
+
+
+def _xdg(variable: str, fallback: str) -> Path:
+    value = os.environ.get(variable, "")
+    return Path(value) if value.startswith("/") else Path.home() / fallback

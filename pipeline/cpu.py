@@ -1,0 +1,1 @@
+"""What vLLM and speculators need to run without a GPU."""

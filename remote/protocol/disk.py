@@ -1,0 +1,45 @@
+"""Disk usage below the workspace (topic ``disk``)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Optional
+
+from remote.protocol.host import Filesystem
+
+
+@dataclass(frozen=True)
+class ArtifactUsage:
+    """One artifact directory.
+
+    :param allocated: bytes of allocated blocks, each inode counted once (what ``du -s`` prints, without the
+        directories' own blocks).
+    :param apparent: sum of the file sizes.
+    :param incomplete: paths that could not be read, as a count; the sizes are then a lower bound.
+    :param modified: newest modification time of any file in it, wall seconds.
+    """
+
+    path: str
+    name: str
+    allocated: int
+    apparent: int
+    files: int
+    modified: Optional[float] = None
+    incomplete: int = 0
+
+
+@dataclass(frozen=True)
+class DiskSnapshot:
+    """The artifact directories of a workspace, largest first.
+
+    ``scanned`` is the wall time of the last finished pass, None while the first is under way; ``scanning`` says that a
+    pass runs and ``files_seen`` how far it is. ``problem`` is set when the workspace cannot be read at all.
+    """
+
+    workspace: str
+    entries: tuple[ArtifactUsage, ...] = ()
+    filesystem: Optional[Filesystem] = None
+    scanned: Optional[float] = None
+    scanning: bool = False
+    files_seen: int = 0
+    problem: str = ""

@@ -1,0 +1,54 @@
+"""How far a job is: phases, counted progress, and why it failed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Optional
+
+
+@dataclass(frozen=True)
+class Phase:
+    """A part of a job with its start and end in seconds since the job's own start; ``end`` is None while it runs."""
+
+    name: str
+    start: float
+    end: Optional[float] = None
+    detail: str = ""
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why a start or a job failed.
+
+    :param klass: a stable class name such as ``gpu_memory_busy`` (the JSON key is ``class``).
+    :param cause: one plain sentence.
+    :param remedy: what to do, or empty where nothing is known.
+    :param line: the log line that says so, or empty where the log says nothing.
+    """
+
+    klass: str
+    cause: str
+    remedy: str = ""
+    line: str = ""
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Counted progress of the running phase and the phases so far.
+
+    :param phase: name of the running phase, or of the last one.
+    :param done, total, unit: what is counted in this phase (shards, bytes, tensors, graphs); None where nothing is.
+    :param percent: of the counted phase, 0 to 100; None where nothing is counted.
+    :param ready: the server's ``/health`` answered 200 (services) or the work is complete (tasks).
+    :param figures: numbers that the log carried, by name with unit, such as ``weights_gib``.
+    """
+
+    phase: str = ""
+    phases: tuple[Phase, ...] = ()
+    done: Optional[float] = None
+    total: Optional[float] = None
+    unit: str = ""
+    percent: Optional[float] = None
+    ready: bool = False
+    detail: str = ""
+    figures: Optional[dict[str, float]] = None
