@@ -110,8 +110,13 @@ class HostState:
 
     def newest(self, stage: str) -> Job | None:
         """The job of a stage to show: the newest live one, else the newest."""
-        jobs = [job for job in (self.jobs.value.jobs if self.jobs else ()) if job.stage == stage]
-        return next((job for job in jobs if job.state in LIVE_STATES), jobs[0] if jobs else None)
+        return newest_of_stage(self.jobs.value.jobs if self.jobs else (), stage)
+
+
+def newest_of_stage(jobs: tuple[Job, ...], stage: str) -> Job | None:
+    """The newest live job of a stage, else its newest job; ``jobs`` are newest first."""
+    of_stage = [job for job in jobs if job.stage == stage]
+    return next((job for job in of_stage if job.state in LIVE_STATES), of_stage[0] if of_stage else None)
 
 
 def with_link(state: HostState, link: LinkStatus) -> HostState:

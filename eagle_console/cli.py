@@ -1,0 +1,225 @@
+"""The command line: parses, dispatches, and turns every error into a sentence and an exit code."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import sys
+from collections.abc import Awaitable, Callable, Sequence
+
+from eagle_console import __version__, crash, documents
+from eagle_console.commands import disk, doctor, gpus, hosts, jobs, run, screen, stages, status
+from eagle_console.commands.invocation import DEFAULT_TIMEOUT, Invocation, Refused, UsageError
+from eagle_console.config import ConfigError
+from eagle_console.exit_codes import ExitCode
+from eagle_console.link.errors import LinkError, LinkTimeout
+from eagle_console.output import Output
+from remote.protocol.errors import BAD_ARGUMENT, REFUSED, ProtocolError, RequestError
+
+Command = Callable[[Invocation], Awaitable[ExitCode]]
+
+DESCRIPTION = """\
+A terminal operations console for training EAGLE-3 draft models on a GPU host over SSH.
+
+  eagle-console [HOST]      open the screen; HOST is a profile, an ssh alias, user@host:port, or local
+  eagle-console demo        open it on the embedded host: no GPU and no account needed
+"""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """The entry point: the exit code of one call."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    parser = _parser()
+    arguments = parser.parse_args(_with_command_first(words))
+    out = Output(json=getattr(arguments, "json", False))
+    try:
+        return _run(arguments, out)
+    except KeyboardInterrupt:
+        return ExitCode.INTERRUPTED
+    except BrokenPipeError:
+        # The reader of our output has gone (for example head): not an error of ours. stdout must not be flushed again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return ExitCode.DONE
+    except Exception as error:
+        known = _explain(error)
+        if known is None:
+            crash.announce(error, crash.write_report(error, arguments.command))
+            return ExitCode.CRASH
+        code, klass, cause, remedy = known
+        if out.json:
+            out.document(documents.error(klass, cause, remedy))
+        out.say(f"eagle-console: {cause}")
+        if remedy:
+            out.say(f"  {remedy}")
+        return code
+
+
+def _run(arguments: argparse.Namespace, out: Output) -> ExitCode:
+    call = Invocation(arguments, out)
+    if arguments.command == "screen":
+        return _open_screen(call)
+    command: Command = arguments.run
+    return asyncio.run(_awaited(command, call))
+
+
+async def _awaited(command: Command, call: Invocation) -> ExitCode:
+    return await command(call)
+
+
+def _open_screen(call: Invocation) -> ExitCode:
+    # Textual is imported here only: the other commands start without it.
+    from eagle_console.tui import app
+
+    if call.arguments.host is None:
+        call.arguments.host = screen.default_host(call.config)
+    target = call.target
+    screen.remember_host(call.arguments.host)
+    return app.run(target)
+
+
+def _explain(error: Exception) -> tuple[ExitCode, str, str, str] | None:
+    """Exit code, class, cause and remedy of an error that we know; None for a defect of ours."""
+    if isinstance(error, (UsageError, ConfigError)):
+        return (ExitCode.USAGE, "usage", str(error), "")
+    if isinstance(error, Refused):
+        return (ExitCode.REFUSED, "refused", str(error), "")
+    if isinstance(error, RequestError):
+        code = {REFUSED: ExitCode.REFUSED, BAD_ARGUMENT: ExitCode.USAGE}.get(error.code, ExitCode.FAILED)
+        return (code, error.code, error.message, error.remedy)
+    if isinstance(error, (LinkTimeout, TimeoutError)):
+        remedy = getattr(error, "remedy", "") or "--timeout SECONDS allows more"
+        return (ExitCode.TIMEOUT, "timeout", str(error) or "no answer in time", remedy)
+    if isinstance(error, LinkError):
+        return (ExitCode.CONNECTION, type(error).__name__, str(error), error.remedy)
+    if isinstance(error, ProtocolError):
+        return (ExitCode.CONNECTION, "protocol", f"the agent sent something that cannot be read: {error}", "")
+    return None
+
+
+def _with_command_first(words: list[str]) -> list[str]:
+    """The words with the command in front, so that the common options may stand before it too.
+
+    ``eagle-console [HOST]`` and ``eagle-console demo`` become the hidden command ``screen``.
+    """
+    if any(word in ("-h", "--help", "--version") for word in words):
+        return words
+    common = argparse.ArgumentParser(add_help=False)
+    _add_common(common)
+    _, rest = common.parse_known_args(words)
+    command = next((word for word in rest if not word.startswith("-")), None)
+    if command not in _COMMANDS:
+        return ["screen", *words]
+    before = words.index(command)
+    return [command, *words[:before], *words[before + 1 :]]
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="eagle-console", description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--version", action="version", version=f"eagle-console {__version__}")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    for name, (summary, describe) in _COMMANDS.items():
+        command = commands.add_parser(name, help=summary, description=summary)
+        _add_common(command)
+        describe(command)
+    opener = commands.add_parser("screen")
+    opener.add_argument("host", nargs="?", metavar="HOST")
+    _add_common(opener)
+    return parser
+
+
+def _add_common(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("everywhere")
+    group.add_argument("--json", action="store_true", help="data as JSON on stdout; docs/json.md describes it")
+    group.add_argument("--readonly", action="store_true", help="refuse everything that changes the host")
+    group.add_argument("--config", metavar="FILE", help="profiles from FILE")
+    group.add_argument(
+        "--timeout", metavar="S", type=_seconds, default=DEFAULT_TIMEOUT, help="for connecting and for each answer"
+    )
+    group.add_argument("--yes", action="store_true", help="answer the confirmation")
+
+
+def _seconds(text: str) -> float:
+    value = float(text)
+    if not 0 < value < 86400:
+        raise argparse.ArgumentTypeError("must be between 0 and 86400 seconds")
+    return value
+
+
+def _count(text: str) -> int:
+    value = int(text)
+    if value < 0:
+        raise argparse.ArgumentTypeError("must not be negative")
+    return value
+
+
+def _host(parser: argparse.ArgumentParser, command: Command) -> None:
+    parser.add_argument("host", metavar="HOST", help="profile, ssh alias, user@host:port, local, or demo")
+    parser.set_defaults(run=command)
+
+
+def _hosts(parser: argparse.ArgumentParser) -> None:
+    parser.set_defaults(run=hosts.show)
+    actions = parser.add_subparsers(dest="action", metavar="ACTION")
+    trust = actions.add_parser("trust", help="accept the key of a host that was never seen")
+    _host(trust, hosts.trust)
+    trust.add_argument("--fingerprint", metavar="SHA256:…", help="trust it only if its fingerprint is this one")
+    _add_common(trust)
+
+
+def _status(parser: argparse.ArgumentParser) -> None:
+    _host(parser, status.status)
+    parser.add_argument("--watch", action="store_true", help="again every two seconds")
+
+
+def _disk(parser: argparse.ArgumentParser) -> None:
+    _host(parser, disk.disk)
+    parser.add_argument("directories", nargs="*", metavar="DIR", help="only these artifact directories")
+
+
+def _run_arguments(parser: argparse.ArgumentParser) -> None:
+    _host(parser, run.run)
+    parser.add_argument("stage", metavar="STAGE")
+    parser.add_argument("parameters", nargs="*", metavar="key=value")
+    parser.add_argument(
+        "--follow", action="store_true", help="until a service is ready or a task ends; Ctrl-C leaves it"
+    )
+    parser.add_argument("--dry-run", action="store_true", help="print the command line and the checks, start nothing")
+    parser.add_argument("--force", action="append", default=[], metavar="CHECK", help="launch although CHECK says no")
+
+
+def _job(parser: argparse.ArgumentParser, command: Command) -> None:
+    _host(parser, command)
+    parser.add_argument("job", metavar="JOB", help="an id, the beginning of one, or a stage (its newest job)")
+
+
+def _logs(parser: argparse.ArgumentParser) -> None:
+    _job(parser, jobs.logs)
+    parser.add_argument("-f", "--follow", action="store_true", help="go on until the job ends")
+    parser.add_argument("--tail", type=_count, default=jobs.DEFAULT_TAIL, metavar="N", help="the last N lines")
+    parser.add_argument("--grep", metavar="P", help="only lines that match the regular expression P")
+
+
+def _stop(parser: argparse.ArgumentParser) -> None:
+    _job(parser, jobs.stop)
+    parser.add_argument("--force", action="store_true", help="without the stage's grace period")
+
+
+_COMMANDS: dict[str, tuple[str, Callable[[argparse.ArgumentParser], None]]] = {
+    "hosts": ("the profiles; hosts trust HOST accepts a new host key", _hosts),
+    "doctor": ("what holds and what does not on the way to a host", lambda parser: _host(parser, doctor.doctor)),
+    "status": ("one picture of everything: GPUs, disk, jobs, load", _status),
+    "gpus": ("GPUs and who holds their memory", lambda parser: _host(parser, gpus.gpus)),
+    "disk": ("artifact directories and what they take", _disk),
+    "stages": ("the catalogue with each stage's preflight verdict", lambda parser: _host(parser, stages.stages)),
+    "run": ("launch a stage; it survives this console", _run_arguments),
+    "jobs": ("what runs and what ran", lambda parser: _host(parser, jobs.jobs)),
+    "logs": ("a job's log", _logs),
+    "stop": ("end a job and every process of it", _stop),
+}
+
+
+if __name__ == "__main__":
+    sys.exit(main())

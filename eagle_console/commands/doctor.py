@@ -1,0 +1,109 @@
+"""``doctor``: walks the way to a host and says of every step whether it holds, why not, and what to do."""
+
+from __future__ import annotations
+
+import asyncio
+import platform
+import shutil
+import time
+from importlib.metadata import version
+
+from eagle_console import __version__, documents
+from eagle_console.client import HostClient
+from eagle_console.commands.invocation import Invocation
+from eagle_console.config import default_path, state_dir
+from eagle_console.exit_codes import ExitCode
+from eagle_console.format import gb
+from eagle_console.link.errors import LinkError
+from remote.protocol.gpu import DRIVER_OK
+from remote.protocol.stages import VERDICT_BLOCKED, VERDICT_OK, VERDICT_WARNING, Check
+
+CLOCK_SKEW_SECONDS = 5.0
+"""A host's clock further off than this makes times in the journal and in logs hard to compare."""
+
+_SMALL_DISK = 50_000_000_000
+
+
+async def doctor(call: Invocation) -> ExitCode:
+    checks = _console(call)
+    started = time.monotonic()
+    try:
+        async with call.host() as client:
+            seconds = time.monotonic() - started
+            checks.append(Check("link", VERDICT_OK, f"connected to {call.target.profile.address} in {seconds:.2f} s"))
+            checks += await _host(call, client)
+    except LinkError as error:
+        checks.append(Check("link", VERDICT_BLOCKED, str(error), error.remedy))
+    if call.out.json:
+        call.out.document({"host": call.target.profile.name, "checks": [documents.check(check) for check in checks]})
+    for check in checks:
+        call.out.line(f"{check.verdict:<8} {check.rule:<12} {check.reason}")
+        if check.remedy and check.verdict != VERDICT_OK:
+            call.out.line(f"{'':21} {check.remedy}")
+    blocked = any(check.verdict == VERDICT_BLOCKED for check in checks)
+    linked = any(check.rule == "link" and check.verdict == VERDICT_OK for check in checks)
+    if not linked:
+        return ExitCode.CONNECTION
+    return ExitCode.FAILED if blocked else ExitCode.DONE
+
+
+def _console(call: Invocation) -> list[Check]:
+    source = call.config.source or f"none (would be {default_path()})"
+    return [
+        Check(
+            "console",
+            VERDICT_OK,
+            f"eagle-console {__version__}, Python {platform.python_version()}, textual {version('textual')}, "
+            f"asyncssh {version('asyncssh')}",
+        ),
+        Check("config", VERDICT_OK, f"configuration {source}; state {state_dir()}"),
+        Check("terminal", VERDICT_OK, "{0.columns}x{0.lines} cells".format(shutil.get_terminal_size())),
+    ]
+
+
+async def _host(call: Invocation, client: HostClient) -> list[Check]:
+    hello = client.hello
+    gpus, host, disk, jobs, stages = await asyncio.gather(
+        client.gpus(), client.host(), client.disk(), client.jobs(), client.stages(call.target.profile.context)
+    )
+    checks = [
+        Check(
+            "agent", VERDICT_OK, f"bundle {hello.agent} in {hello.bundle_dir}, Python {hello.python}, pid {hello.pid}"
+        ),
+        Check("host", VERDICT_OK, f"{hello.user}@{hello.host}, {host.cpus} CPUs"),
+    ]
+    if not hello.psutil:
+        checks.append(Check("psutil", VERDICT_WARNING, "psutil does not load here; the agent reads /proc itself"))
+    skew = hello.wall - time.time()
+    verdict = VERDICT_OK if abs(skew) < CLOCK_SKEW_SECONDS else VERDICT_WARNING
+    checks.append(Check("clock", verdict, f"the host's clock differs by {skew:+.1f} s", "synchronise it (chrony, ntp)"))
+    if hello.readonly:
+        checks.append(Check("readonly", VERDICT_WARNING, f"read-only: {hello.readonly_reason}"))
+    checks.append(
+        Check("gpus", VERDICT_OK, f"{len(gpus.gpus)} GPUs, driver {gpus.driver_version}" + _simulated(gpus.simulated))
+        if gpus.driver == DRIVER_OK
+        else Check("gpus", VERDICT_WARNING, gpus.message or gpus.driver)
+    )
+    checks.append(
+        Check("workspace", VERDICT_BLOCKED, disk.problem, "set workspace in the profile to an existing directory")
+        if disk.problem
+        else Check("workspace", VERDICT_OK, f"{disk.workspace}, {len(disk.entries)} artifact directories")
+    )
+    if disk.filesystem is not None:
+        low = disk.filesystem.free < _SMALL_DISK
+        checks.append(
+            Check("disk", VERDICT_WARNING if low else VERDICT_OK, f"{gb(disk.filesystem.free)} free", "free some space")
+        )
+    checks.append(
+        Check("jobs", VERDICT_WARNING if jobs.problem else VERDICT_OK, jobs.problem or f"{len(jobs.jobs)} jobs")
+    )
+    for stage in stages.stages:
+        problems = [check for check in stage.checks if check.verdict != VERDICT_OK]
+        checks += [Check(f"stage {stage.name}", check.verdict, check.reason, check.remedy) for check in problems]
+        if not problems:
+            checks.append(Check(f"stage {stage.name}", VERDICT_OK, "can be launched" + _simulated(stage.simulated)))
+    return checks
+
+
+def _simulated(simulated: bool) -> str:
+    return ", SIMULATED" if simulated else ""

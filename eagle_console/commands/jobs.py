@@ -1,0 +1,140 @@
+"""``jobs``, ``logs`` and ``stop``: what runs, what it says, and its end."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+
+from eagle_console import documents
+from eagle_console.client import HostClient
+from eagle_console.commands.invocation import Invocation, UsageError
+from eagle_console.exit_codes import ExitCode
+from eagle_console.format import UNKNOWN, clock, done_of, duration, duration_in_words, percent
+from eagle_console.output import Output
+from pipeline.plan.catalog import STAGES
+from remote.protocol.errors import CONFLICT, RequestError
+from remote.protocol.jobs import ENDED_STATES, LIVE_STATES, Job
+
+_POLL_SECONDS = 0.3
+DEFAULT_TAIL = 200
+
+
+async def jobs(call: Invocation) -> ExitCode:
+    async with call.host() as client:
+        listed = await client.jobs()
+    if call.out.json:
+        call.out.document({"jobs": [documents.job(job) for job in listed.jobs], "problem": listed.problem})
+    elif listed.problem:
+        call.out.line(f"Jobs: {listed.problem}")
+    else:
+        show(listed.jobs, call.out)
+    return ExitCode.FAILED if listed.problem else ExitCode.DONE
+
+
+def show(listed: tuple[Job, ...], out: Output) -> None:
+    if not listed:
+        out.line("no jobs yet; eagle-console stages HOST lists what can be run")
+        return
+    rows = [(job.id, state_word(job), clock(job.created), duration(job.seconds), progress_words(job)) for job in listed]
+    out.table(("JOB", "STATE", "AT", "TIME", "PROGRESS"), rows, right=(3,))
+
+
+def state_word(job: Job) -> str:
+    word = job.state.upper() if job.state in LIVE_STATES else job.state
+    return f"{word} REPLAY" if job.simulated else word
+
+
+def progress_words(job: Job) -> str:
+    """Where a job is in one line: phase and count while it runs, the reason once it failed."""
+    if job.failure is not None:
+        return f"{job.failure.klass}: {job.failure.cause}"
+    if job.state in ENDED_STATES:
+        return job.note or ("" if job.code is None else f"exit {job.code}")
+    words = [job.progress.phase, done_of(job.progress.done, job.progress.total, job.progress.unit)]
+    if job.progress.percent is not None:
+        words.append(percent(job.progress.percent))
+    return "  ".join(word for word in [*words, job.note] if word)
+
+
+async def logs(call: Invocation) -> ExitCode:
+    pattern = _pattern(call.arguments.grep)
+    async with call.host() as client:
+        if call.arguments.follow:
+            await _follow(call, client, pattern)
+            return ExitCode.DONE
+        chunk = await client.read_log(call.arguments.job, tail=call.arguments.tail)
+    lines = tuple(line for line in chunk.lines if pattern is None or pattern.search(line))
+    if call.out.json:
+        call.out.document({**documents.log(chunk), "lines": list(lines)})
+    for line in lines:
+        call.out.line(line)
+    return ExitCode.DONE
+
+
+async def _follow(call: Invocation, client: HostClient, pattern: re.Pattern[str] | None) -> None:
+    """Prints what is appended until the job has ended and everything was printed."""
+    job = await client.job(call.arguments.job)
+    printed = 0
+
+    async def pump() -> None:
+        nonlocal printed
+        async for chunk in client.follow_log(job.id, tail=call.arguments.tail):
+            for line in chunk.lines:
+                if pattern is None or pattern.search(line):
+                    if call.out.json:
+                        call.out.document({"job": job.id, "line": line})
+                    else:
+                        call.out.line(line)
+            printed = chunk.next_offset
+
+    pumping = asyncio.create_task(pump())
+    try:
+        while not pumping.done():
+            await asyncio.wait([pumping], timeout=1.0)
+            job = await client.job(job.id)
+            if job.state in ENDED_STATES:
+                size = (await client.read_log(job.id, tail=1)).size
+                while printed < size and not pumping.done():
+                    await asyncio.wait([pumping], timeout=_POLL_SECONDS)
+                return
+        pumping.result()
+    finally:
+        pumping.cancel()
+
+
+async def stop(call: Invocation) -> ExitCode:
+    """Ends a job and waits until it has ended; what is lost is said before."""
+    async with call.host() as client:
+        job = await client.job(call.arguments.job)
+        if job.state not in LIVE_STATES:
+            raise RequestError(CONFLICT, f"{job.id} has already ended: {job.state}")
+        costs = next((stage.stop_costs for stage in STAGES if stage.name == job.stage), "")
+        loses = f" and loses {costs}" if costs else ""
+        running = duration_in_words(job.seconds)
+        call.confirm(f"Stopping {job.id} ends a {job.kind} that has run for {running}{loses}. Stop it?", "stop")
+        await client.stop(job.id, requested_by="command line", force=call.arguments.force)
+        call.out.say(f"asked {job.id} to stop")
+        job = await _until_ended(client, job.id)
+    if call.out.json:
+        call.out.document(documents.job(job))
+    call.out.line(f"{job.id} {job.state}, exit code {UNKNOWN if job.code is None else job.code}")
+    if job.pids:
+        call.out.say(f"processes that could not be ended: {', '.join(map(str, job.pids))}")
+    return ExitCode.FAILED if job.pids else ExitCode.DONE
+
+
+async def _until_ended(client: HostClient, job_id: str) -> Job:
+    while True:
+        job = await client.job(job_id)
+        if job.state in ENDED_STATES:
+            return job
+        await asyncio.sleep(_POLL_SECONDS)
+
+
+def _pattern(text: str | None) -> re.Pattern[str] | None:
+    if text is None:
+        return None
+    try:
+        return re.compile(text)
+    except re.error as error:
+        raise UsageError(f"--grep {text!r} is not a regular expression: {error}") from None
