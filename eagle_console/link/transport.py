@@ -1,0 +1,185 @@
+"""Ways to run one command on a host and talk to it: the interface, and the local one.
+
+A transport is anything that can run a command line in a shell on the host and connect three byte streams to it. The
+agent needs nothing else: no terminal, no forwards, no file transfer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from abc import ABC, abstractmethod
+from collections import deque
+from types import TracebackType
+from typing import Protocol, Self
+
+from eagle_console.link.errors import AgentError, BootstrapError, ConnectionLost
+
+READ_BYTES = 65536
+STDERR_BYTES = 64 * 1024
+"""Kept of what the host writes to stderr: the last words before an end."""
+
+CLOSE_SECONDS = 2.0
+"""How long a closed command may take to end by itself."""
+
+
+class StderrTail:
+    """The last ``STDERR_BYTES`` that a command wrote to its stderr."""
+
+    def __init__(self) -> None:
+        self._chunks: deque[bytes] = deque()
+        self._size = 0
+
+    def add(self, data: bytes) -> None:
+        self._chunks.append(data)
+        self._size += len(data)
+        while self._size - len(self._chunks[0]) >= STDERR_BYTES:
+            self._size -= len(self._chunks.popleft())
+
+    def text(self) -> str:
+        return b"".join(self._chunks)[-STDERR_BYTES:].decode(errors="replace")
+
+
+class Channel(ABC):
+    """A running command. Lines are read by one task, written by any."""
+
+    def __init__(self) -> None:
+        self.stderr = StderrTail()
+        self._buffer = bytearray()
+
+    async def read_line(self, limit: int) -> bytes:
+        """The next line with its newline; what is left without one at the end of the stream; then ``b""``.
+
+        :param limit: bytes after which a line without a newline is given up.
+        :raises AgentError: for a line over the limit.
+        :raises ConnectionLost: when the connection fails.
+        """
+        searched = 0
+        while True:
+            end = self._buffer.find(b"\n", searched)
+            if end >= 0:
+                return self._take(end + 1)
+            searched = len(self._buffer)
+            if searched >= limit:
+                raise AgentError(f"the host sent a line of more than {limit} bytes")
+            data = await self._read(READ_BYTES)
+            if not data:
+                return self._take(searched)
+            self._buffer += data
+
+    def _take(self, count: int) -> bytes:
+        line = bytes(self._buffer[:count])
+        del self._buffer[:count]
+        return line
+
+    @abstractmethod
+    async def _read(self, count: int) -> bytes:
+        """Up to ``count`` bytes of stdout, ``b""`` at its end."""
+
+    @abstractmethod
+    async def write(self, data: bytes) -> None:
+        """Writes to the command's stdin and waits while too much is on the way.
+
+        :raises ConnectionLost: when it cannot arrive any more.
+        """
+
+    @abstractmethod
+    async def wait(self) -> int | None:
+        """The exit status once the command has ended; None when a signal or a lost connection ended it."""
+
+    @abstractmethod
+    async def close(self) -> None:
+        """Ends the command: its stdin is closed, and what does not end by that in time is ended."""
+
+
+class Transport(Protocol):
+    """A connection to a host. An async context manager: leaving it closes every channel and the connection."""
+
+    async def open(self, command: str) -> Channel:
+        """Runs ``command``, a shell command line, on the host.
+
+        :raises ConnectionLost, BootstrapError: when it cannot be started.
+        """
+
+    async def __aenter__(self) -> Self: ...
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+
+class LocalTransport:
+    """Commands as child processes of the console, for a console started on the GPU host itself."""
+
+    def __init__(self) -> None:
+        self._channels: list[_ProcessChannel] = []
+
+    async def open(self, command: str) -> Channel:
+        try:
+            process = await asyncio.create_subprocess_exec(
+                "/bin/sh",
+                "-c",
+                command,
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.PIPE,
+                start_new_session=True,  # Ctrl-C in the console's terminal is not for the agent
+            )
+        except OSError as error:
+            raise BootstrapError(f"no shell can be started here: {error}") from None
+        channel = _ProcessChannel(process)
+        self._channels.append(channel)
+        return channel
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for channel in self._channels:
+            await channel.close()
+
+
+class _ProcessChannel(Channel):
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        super().__init__()
+        assert process.stdin and process.stdout and process.stderr
+        self._process = process
+        self._stdin, self._stdout, self._errors = process.stdin, process.stdout, process.stderr
+        self._pump = asyncio.create_task(self._read_stderr())
+
+    async def _read(self, count: int) -> bytes:
+        return await self._stdout.read(count)
+
+    async def write(self, data: bytes) -> None:
+        try:
+            self._stdin.write(data)
+            await self._stdin.drain()
+        except OSError as error:
+            raise ConnectionLost(f"the agent's process has ended: {error}") from None
+
+    async def wait(self) -> int | None:
+        status = await self._process.wait()
+        return status if status >= 0 else None
+
+    async def close(self) -> None:
+        self._stdin.close()
+        try:
+            await asyncio.wait_for(self._process.wait(), CLOSE_SECONDS)
+        except TimeoutError:
+            self._kill_group()
+            await self._process.wait()
+        finally:
+            self._pump.cancel()
+
+    def _kill_group(self) -> None:
+        try:
+            os.killpg(self._process.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+
+    async def _read_stderr(self) -> None:
+        while data := await self._errors.read(READ_BYTES):
+            self.stderr.add(data)

@@ -1,0 +1,227 @@
+"""What this agent can do: its operations and topics over the samplers, the disk monitor, the jobs and the launcher.
+
+Each part is made at its first use, so that an agent that only lists jobs never opens NVML or walks a disk.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Optional, TypeVar
+
+from remote.policy import Policy
+from remote.protocol.codec import from_wire
+from remote.protocol.disk import DiskSnapshot
+from remote.protocol.errors import BAD_ARGUMENT, FAILED, NOT_FOUND, ProtocolError, RequestError
+from remote.protocol.gpu import GpuSnapshot
+from remote.protocol.host import HostSample
+from remote.protocol.jobs import LIVE_STATES, Job, JobList, LogChunk
+from remote.protocol.stages import LaunchRequest, StageContext, StageInfo, StageList
+from remote.refreshed import Refreshed
+
+if TYPE_CHECKING:
+    from remote.disk.usage import UsageMonitor
+    from remote.jobs.launcher import Launcher
+    from remote.jobs.store import JobStore
+    from remote.telemetry.gpu import GpuSampler
+    from remote.telemetry.host import HostSampler
+
+LOG_CHUNK_BYTES = 32 * 1024
+"""Of a log in one frame: a byte can become six in JSON, and the frame must stay below its limit."""
+
+FIRST_PASS_SECONDS = 600.0
+"""How long the operation ``disk`` waits for the first pass over the workspace."""
+
+JOB_LIST_SECONDS = 0.5
+"""A list of jobs younger than this is given again: the topics ``jobs`` and ``gpus`` both ask for it every second."""
+
+LABEL_SECONDS = 0.5
+"""How long the GPUs wait for the list of jobs that names their processes, before they show the last one."""
+
+T = TypeVar("T")
+Operation = Callable[[Mapping[str, Any], Optional[str]], Any]
+
+
+class Capabilities:
+    """The operations over one workspace under one policy. All methods may block and be called from any thread.
+
+    :param policy: what may be done, and the workspace; without one there are no jobs and no artifact directories.
+    :param bundle_dir: the unpacked bundle that this agent runs from; None in a checkout.
+    """
+
+    def __init__(self, policy: Policy, bundle_dir: Optional[str] = None) -> None:
+        self._policy = policy
+        self._bundle_dir = bundle_dir
+        self._parts: dict[str, Any] = {}
+        self._making = {name: threading.Lock() for name in ("store", "launcher", "gpus", "host", "disk")}
+        self._jobs = Refreshed(lambda: self.store().list(), JOB_LIST_SECONDS)
+        self.operations: dict[str, Operation] = {
+            "gpus": lambda args, key: self.gpus(),
+            "host": lambda args, key: self.host(),
+            "disk": lambda args, key: self.disk_after_pass(),
+            "jobs": lambda args, key: self.jobs(),
+            "job": lambda args, key: self.job(_text(args, "job")),
+            "stages": lambda args, key: self.stages(_record(StageContext, args.get("context", {}))),
+            "plan": lambda args, key: self.plan(_record(LaunchRequest, args)),
+            "launch": lambda args, key: self.launch(_record(LaunchRequest, args), key),
+            "stop": lambda args, key: self.stop(args),
+            "read_log": lambda args, key: self.read_log(args),
+        }
+
+    def gpus(self) -> GpuSnapshot:
+        """The GPUs, with the jobs of ours that hold their memory named."""
+        snapshot = self._gpu_sampler().snapshot()
+        if not any(gpu.processes for gpu in snapshot.gpus) or self._policy.workspace is None:
+            return snapshot
+        listed = self._jobs.latest(LABEL_SECONDS)
+        jobs = listed.jobs if listed else ()
+        owners = {pid: job.id for job in jobs if job.state in LIVE_STATES for pid in job.pids}
+        return with_jobs(snapshot, owners) if owners else snapshot
+
+    def host(self) -> HostSample:
+        return self._host_sampler().sample()
+
+    def disk(self) -> DiskSnapshot:
+        """The disk usage as far as it is known now."""
+        return self._usage_monitor().snapshot()
+
+    def disk_after_pass(self) -> DiskSnapshot:
+        """The disk usage after a finished pass.
+
+        :raises RequestError: when the first pass takes longer than ``FIRST_PASS_SECONDS``.
+        """
+        monitor = self._usage_monitor()
+        if not monitor.wait(FIRST_PASS_SECONDS):
+            seen = monitor.snapshot().files_seen
+            raise RequestError(FAILED, f"the first pass over the workspace is not finished; {seen} files seen so far")
+        return monitor.snapshot()
+
+    def jobs(self) -> JobList:
+        return self._jobs.get()
+
+    def job(self, name: str) -> Job:
+        return self.store().find(name)
+
+    def stages(self, context: StageContext) -> StageList:
+        return self._launcher().stages(context)
+
+    def plan(self, request: LaunchRequest) -> StageInfo:
+        return self._launcher().plan(request)
+
+    def launch(self, request: LaunchRequest, key: Optional[str]) -> Job:
+        job = self._launcher().launch(request, key)
+        self._jobs.expire()
+        return job
+
+    def stop(self, args: Mapping[str, Any]) -> Job:
+        requested_by = args.get("requested_by", "")
+        if not isinstance(requested_by, str):
+            raise RequestError(BAD_ARGUMENT, "requested_by must be a text")
+        job = self._launcher().stop(_text(args, "job"), requested_by, args.get("force") is True)
+        self._jobs.expire()
+        return job
+
+    def read_log(self, args: Mapping[str, Any]) -> LogChunk:
+        """A piece of a job's log that fits into one frame: from ``offset``, or the last ``tail`` lines."""
+        job = self.job(_text(args, "job"))
+        return self.store().read_log(job.id, _number(args, "offset"), _number(args, "tail"), LOG_CHUNK_BYTES)
+
+    def store(self) -> JobStore:
+        """The jobs of the workspace.
+
+        :raises RequestError: when the profile names no workspace.
+        """
+        workspace = self._policy.workspace
+        if workspace is None:
+            raise RequestError(
+                NOT_FOUND,
+                "no workspace is set for this host",
+                "set workspace in the host's profile to a directory on it",
+            )
+
+        def make() -> JobStore:
+            from remote.jobs.store import JobStore
+
+            return JobStore(workspace)
+
+        return self._part("store", make)
+
+    def _launcher(self) -> Launcher:
+        store = self.store()
+
+        def make() -> Launcher:
+            from remote.jobs.launcher import Launcher
+
+            return Launcher(store, self._policy, self._bundle_dir)
+
+        return self._part("launcher", make)
+
+    def _gpu_sampler(self) -> GpuSampler:
+        def make() -> GpuSampler:
+            from remote.telemetry.gpu import GpuSampler
+
+            sampler = GpuSampler()
+            sampler.start()
+            return sampler
+
+        return self._part("gpus", make)
+
+    def _host_sampler(self) -> HostSampler:
+        def make() -> HostSampler:
+            from remote.telemetry.host import HostSampler
+
+            return HostSampler(self._policy.workspace)
+
+        return self._part("host", make)
+
+    def _usage_monitor(self) -> UsageMonitor:
+        def make() -> UsageMonitor:
+            from remote.disk.usage import UsageMonitor
+
+            monitor = UsageMonitor(self._policy.workspace)
+            monitor.start()
+            return monitor
+
+        return self._part("disk", make)
+
+    def _part(self, name: str, make: Callable[[], T]) -> T:
+        with self._making[name]:
+            if name not in self._parts:
+                self._parts[name] = make()
+            part: T = self._parts[name]
+            return part
+
+
+def with_jobs(snapshot: GpuSnapshot, owners: Mapping[int, str]) -> GpuSnapshot:
+    """The snapshot with the job id at each process whose pid is in ``owners``."""
+    gpus = []
+    for gpu in snapshot.gpus:
+        if gpu.processes is not None:
+            named = tuple(replace(process, job=owners.get(process.pid, process.job)) for process in gpu.processes)
+            gpu = replace(gpu, processes=named)
+        gpus.append(gpu)
+    return replace(snapshot, gpus=tuple(gpus))
+
+
+def _record(kind: type[T], data: Any) -> T:
+    try:
+        return from_wire(kind, data)
+    except ProtocolError as error:
+        raise RequestError(BAD_ARGUMENT, str(error)) from None
+
+
+def _text(args: Mapping[str, Any], name: str) -> str:
+    value = args.get(name)
+    if not isinstance(value, str) or not value:
+        raise RequestError(BAD_ARGUMENT, f"{name} must be a text")
+    return value
+
+
+def _number(args: Mapping[str, Any], name: str) -> Optional[int]:
+    value = args.get(name)
+    if value is None:
+        return None
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise RequestError(BAD_ARGUMENT, f"{name} must be a whole number, 0 or more")
+    return value

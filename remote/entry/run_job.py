@@ -1,0 +1,13 @@
+"""Starts the job runner from an unpacked bundle: ``python -I run_job.py JOBDIR``."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+bundle_dir = os.path.dirname(os.path.abspath(__file__))
+sys.path[:0] = [os.path.join(bundle_dir, "lib"), os.path.join(bundle_dir, "vendor")]
+
+from remote.jobs.runner import main  # noqa: E402
+
+sys.exit(main(sys.argv[1:]))
