@@ -1,0 +1,126 @@
+"""Why a start or a server failed, from its log: a pure function of lines, then a verdict once it has ended.
+
+The first real cause counts: when a worker fails, engine, API server and the other ranks report their own ends after it.
+The memory is bounded: one line is kept for each of a few kinds.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import signal as signals
+from dataclasses import dataclass, field, replace
+from typing import Optional
+
+from remote.protocol.progress import Failure
+from remote.watch import failure_classes as classes
+from remote.watch import lines, vllm_load, vllm_wording
+
+MAX_LINE = 500
+
+_QUIET = ("DEBUG", "INFO", "WARNING")  # a failure is an error line, or text that no logger wrote
+_EXCEPTION = re.compile(r"(?:\w+\.)*[A-Z]\w*(?:Error|Exception|Exit|Interrupt|Timeout)(?:\(\w+\))?(?:: .*|$)")
+_WANTED_END = re.compile(r"KeyboardInterrupt|SystemExit: 0$")
+
+
+@dataclass(frozen=True)
+class Scan:
+    """What has been found so far: the first of each kind. ``load`` tells how far the start was."""
+
+    cause: Optional[Failure] = None
+    weak: Optional[Failure] = None
+    engine_exception: str = ""
+    exception: str = ""
+    engine_spoke: bool = False
+    load: vllm_load.LoadState = field(default_factory=vllm_load.initial)
+
+
+def initial() -> Scan:
+    """The scan before the first line."""
+    return Scan()
+
+
+def read_line(scan: Scan, line: str) -> Scan:
+    """The scan after one more line of the log."""
+    record = lines.parse(line)
+    load = vllm_load.read_line(scan.load, line, math.inf)  # only its phases are of use here
+    inside = record.role in (lines.ENGINE, lines.WORKER)
+    if load is not scan.load or (inside and not scan.engine_spoke):
+        scan = replace(scan, load=load, engine_spoke=scan.engine_spoke or inside)
+    message = record.message.rstrip()
+    if scan.cause or record.level in _QUIET or not message or classes.HARMLESS.search(message):
+        return scan
+    found = _classify(scan, message, inside)
+    if found is not None:
+        klass, failure = found
+        if not klass.weak:
+            return replace(scan, cause=failure)
+        return scan if scan.weak else replace(scan, weak=failure)
+    if classes.CONSEQUENCES.search(message) or not _EXCEPTION.match(message) or _WANTED_END.match(message):
+        return scan
+    if inside:
+        return scan if scan.engine_exception else replace(scan, engine_exception=message[:MAX_LINE])
+    return scan if scan.exception else replace(scan, exception=message[:MAX_LINE])
+
+
+def verdict(scan: Scan, code: Optional[int], signal: Optional[int]) -> Optional[Failure]:
+    """Why it failed, once it has ended with an exit code or by a signal.
+
+    :return: None only while it runs (``code`` and ``signal`` are None) and its log names no known cause.
+    """
+    if scan.cause:
+        return scan.cause
+    if code is None and signal is None:
+        return None
+    exception = scan.engine_exception or scan.exception
+    if exception:
+        return Failure("exception", f"The first error in the log: {exception}", line=exception)
+    return scan.weak or _gone(code, signal)
+
+
+def _classify(scan: Scan, message: str, inside: bool) -> Optional[tuple[classes.FailureClass, Failure]]:
+    for klass in classes.CLASSES:
+        if not _applies(klass.when, scan, inside):
+            continue
+        for pattern in klass.patterns:
+            match = pattern.search(message)
+            if match:
+                words = {name: value or "?" for name, value in match.groupdict().items()}
+                cause, remedy = klass.cause.format_map(words), klass.remedy.format_map(words)
+                return klass, Failure(klass.name, cause, remedy, message[:MAX_LINE])
+    return None
+
+
+def _applies(when: str, scan: Scan, inside: bool) -> bool:
+    reached = {phase.name for phase in scan.load.phases}
+    if when == classes.ANY_TIME:
+        return True
+    if when == classes.BEFORE_ENGINE:
+        return not inside and not scan.engine_spoke and vllm_wording.WEIGHTS not in reached
+    if when == classes.WITH_DRAFT:
+        return vllm_wording.DRAFT in reached
+    loaded = bool(reached) and vllm_wording.PHASES.index(scan.load.phase) >= vllm_wording.PHASES.index(
+        vllm_wording.POST_LOAD
+    )
+    return loaded == (when == classes.AFTER_MODEL_LOADED)
+
+
+def _gone(code: Optional[int], signal: Optional[int]) -> Failure:
+    number = signal
+    how = f"exit code {code}"
+    if number is not None:
+        how = f"ended by {_signal_name(number)}"
+    elif code is not None and 128 < code < 128 + signals.NSIG:
+        number = code - 128
+        how += f", as a shell reports {_signal_name(number)}"
+    remedy = ""
+    if number == signals.SIGKILL:
+        remedy = "If nobody killed it, see dmesg for 'Out of memory: Killed process'."
+    return Failure("gone", f"The process is gone, no reason in the log ({how}).", remedy)
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return f"signal {number}, {signals.Signals(number).name}"
+    except ValueError:
+        return f"signal {number}"
