@@ -34,6 +34,7 @@ class DiskSnapshot:
 
     ``scanned`` is the wall time of the last finished pass, None while the first is under way; ``scanning`` says that a
     pass runs and ``files_seen`` how far it is. ``problem`` is set when the workspace cannot be read at all.
+    ``left_out`` counts the smallest directories, where more exist than one frame can carry.
     """
 
     workspace: str
@@ -43,3 +44,4 @@ class DiskSnapshot:
     scanning: bool = False
     files_seen: int = 0
     problem: str = ""
+    left_out: int = 0
