@@ -1,0 +1,121 @@
+"""From the name of a host to a client of its agent."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+
+from eagle_console.client import HostClient
+from eagle_console.config import Config, HostProfile
+from eagle_console.link.address import parse_address
+from eagle_console.link.bootstrap import EXEC_LINE, BootstrapResult, start_agent
+from eagle_console.link.errors import LinkTimeout
+from eagle_console.link.session import AgentSession
+from eagle_console.link.transport import LocalTransport, Transport
+
+LOCAL = "local"
+DEMO = "demo"
+
+
+@dataclass(frozen=True)
+class Target:
+    """A host to work on. Without a profile of that name the profile holds the address alone."""
+
+    profile: HostProfile
+
+    @property
+    def name(self) -> str:
+        return self.profile.name
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """A host that can be connected to again and again.
+
+    :param target: with the profile to use; that of the embedded host comes from the host itself.
+    :param transport: makes a new connection at each call.
+    """
+
+    target: Target
+    transport: Callable[[], AbstractAsyncContextManager[Transport]]
+
+
+@dataclass(frozen=True)
+class Connected:
+    """A session and how its agent was started."""
+
+    session: AgentSession
+    bootstrap: BootstrapResult
+
+
+def resolve(host: str, config: Config) -> Target:
+    """The host that a person means: a profile, else ``local`` or ``demo``, else an ssh alias or address.
+
+    :raises AddressError: when it is none of these.
+    """
+    profile = config.hosts.get(host)
+    if profile is None:
+        profile = HostProfile(name=host, address=host)
+    if profile.address not in (LOCAL, DEMO):
+        parse_address(profile.address)
+    return Target(profile)
+
+
+@asynccontextmanager
+async def reach(target: Target) -> AsyncIterator[Endpoint]:
+    """Makes a host reachable: the embedded host runs as long as this context."""
+    if target.profile.address == LOCAL:
+        yield Endpoint(target, LocalTransport)
+    elif target.profile.address == DEMO:
+        from eagle_console.link.demo import demo_endpoint
+
+        async with demo_endpoint(target) as endpoint:
+            yield endpoint
+    else:
+        from eagle_console.link.ssh import AsyncsshTransport
+
+        yield Endpoint(target, lambda: AsyncsshTransport(target.profile.address))
+
+
+@asynccontextmanager
+async def open_session(endpoint: Endpoint, request_seconds: float | None = None) -> AsyncIterator[Connected]:
+    """Connects, starts the agent and exchanges the hellos.
+
+    :param request_seconds: the time for each answer; None leaves it to the session.
+    :raises LinkError: of the class that says what failed.
+    """
+    profile = endpoint.target.profile
+    async with endpoint.transport() as transport:
+        channel = await transport.open(EXEC_LINE)
+        try:
+            started = await start_agent(channel, profile.name)
+            session = await AgentSession.start(
+                channel, profile.name, profile.workspace, profile.readonly, request_seconds
+            )
+        except BaseException:
+            await channel.close()
+            raise
+        try:
+            yield Connected(session, started)
+        finally:
+            await session.close()
+
+
+@asynccontextmanager
+async def connect(target: Target, timeout: float | None = None) -> AsyncIterator[HostClient]:
+    """A client of the host's agent, for as long as the context lasts.
+
+    :param timeout: seconds for connecting, and then for each request; None leaves both to their defaults.
+    :raises LinkTimeout: when the connection is not made in that time.
+    :raises LinkError: of the class that says what failed.
+    """
+    async with AsyncExitStack() as stack:
+        try:
+            async with asyncio.timeout(timeout):
+                endpoint = await stack.enter_async_context(reach(target))
+                connected = await stack.enter_async_context(open_session(endpoint, timeout))
+        except TimeoutError:
+            raise LinkTimeout(f"no connection to {target.name} in {timeout:g} s") from None
+        yield HostClient(connected.session)

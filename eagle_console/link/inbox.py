@@ -1,0 +1,77 @@
+"""What waits in the console for the reader of one subscription: bounded, whatever the reader does."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from dataclasses import replace
+from typing import Any
+
+from remote.protocol import frames
+from remote.protocol.frames import Event
+
+MAX_WAITING = 256
+"""Events of a topic that is never dropped which may wait before the agent is asked to pause: 8 MiB of log at most."""
+
+_SAMPLES = (frames.TOPIC_GPUS, frames.TOPIC_HOST, frames.TOPIC_DISK, frames.TOPIC_JOBS)
+
+
+class SubscriptionInbox:
+    """The events of one subscription between the link's reader and the one who asked for them.
+
+    Of samples only the newest waits. Of other topics all wait; when they are ``MAX_WAITING`` the inbox is ``full``: the
+    subscription must be paused, and goes on later with ``resume_args``, which leave no gap.
+    """
+
+    def __init__(self, topic: str, args: dict[str, Any]) -> None:
+        self._topic = topic
+        self._args = args
+        self._waiting: deque[Event] = deque()
+        self._arrived = asyncio.Event()
+        self._end: Exception | None = None
+        self._newest: Event | None = None
+
+    def add(self, event: Event) -> None:
+        if self._topic in _SAMPLES and self._waiting:
+            older = self._waiting.pop()
+            event = replace(event, dropped=event.dropped + older.dropped + 1)
+        self._waiting.append(event)
+        self._newest = event
+        self._arrived.set()
+
+    def end(self, reason: Exception) -> None:
+        """No more events come; the reader gets what waits, then ``reason``."""
+        self._end = reason
+        self._arrived.set()
+
+    @property
+    def full(self) -> bool:
+        return len(self._waiting) >= MAX_WAITING
+
+    @property
+    def empty(self) -> bool:
+        return not self._waiting
+
+    @property
+    def resume_args(self) -> dict[str, Any]:
+        """The arguments of a subscription that goes on behind the newest event that came."""
+        data = self._newest.data if self._newest else None
+        if data is None:
+            return self._args
+        if self._topic == frames.TOPIC_LOG:
+            return {"job": data.get("job"), "offset": data.get("next_offset")}
+        if self._topic == frames.TOPIC_EVENTS:
+            return {**self._args, "after": data.get("seq")}
+        return self._args
+
+    async def take(self) -> Event:
+        """The next event.
+
+        :raises Exception: the reason of the end, when there is none.
+        """
+        while not self._waiting:
+            if self._end is not None:
+                raise self._end
+            self._arrived.clear()
+            await self._arrived.wait()
+        return self._waiting.popleft()
