@@ -240,6 +240,8 @@ CONSEQUENCES = re.compile(
 """What is said because something else went wrong before; ``Failed core proc(s)`` with a signal is still a cause."""
 
 HARMLESS = re.compile(
-    r"Address already in use\. Retrying with a new port|No available shared memory broadcast block found"
+    r"Address already in use\. Retrying with a new port"
+    r"|No available shared memory broadcast block found"  # said while a rank compiles or quantises
+    r"|Dumping (?:input|scheduler) "  # the whole configuration, after the engine died of something else
 )
-"""Looks like a failure and is none: the second is said while a rank compiles or quantises."""
+"""Looks like a failure and is none."""

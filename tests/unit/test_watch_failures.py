@@ -1,0 +1,242 @@
+from __future__ import annotations
+
+from typing import Optional
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from remote.protocol.progress import Failure
+from remote.watch import failures
+from remote.watch.failure_classes import CLASSES
+
+HEADER = "ERROR 07-08 13:53:31 [core.py:846] "
+ENGINE = f"(EngineCore_DP0 pid=7) {HEADER}"
+WORKER = f"(Worker_TP3 pid=9) {HEADER}"
+API = f"(APIServer pid=5) {HEADER}"
+STARTED = (
+    f"(EngineCore_DP0 pid=7) {HEADER.replace('ERROR', 'INFO')}Initializing a V1 LLM engine (v0.30.0) with config: x"
+)
+LOADED = f"(Worker_TP0 pid=9) {HEADER.replace('ERROR', 'INFO')}Model loading took 28.0 GiB memory and 21.5 seconds"
+DRAFTING = f"(Worker_TP0 pid=9) {HEADER.replace('ERROR', 'INFO')}Loading drafter model..."
+
+
+def verdict(*lines: str, code: Optional[int] = 1, signal: Optional[int] = None) -> Failure:
+    scan = failures.initial()
+    for line in lines:
+        scan = failures.read_line(scan, line)
+    failure = failures.verdict(scan, code, signal)
+    assert failure is not None
+    return failure
+
+
+TABLE = [
+    (
+        "gpu_memory_busy",
+        "ValueError: Free memory on device cuda:0 (11.5/79.3 GiB) on startup is less than desired GPU "
+        "memory utilization (0.9, 71.3 GiB).",
+    ),
+    ("gpu_memory_busy", "ValueError: Free memory on device (11.5/79.3 GiB) on startup is less than desired GPU memory"),
+    ("gpu_oom_load", "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 3.50 GiB."),
+    ("gpu_oom_load", "Failed to load model - not enough GPU memory. Try lowering --gpu-memory-utilization"),
+    (
+        "kv_cache_too_small",
+        "ValueError: The model's max seq len (131072) is larger than the maximum number of tokens that can be stored "
+        "in KV cache (30000).",
+    ),
+    (
+        "kv_cache_too_small",
+        "ValueError: To serve at least one request with the models's max seq len (131072), (16.00 GiB KV cache is "
+        "needed, which is larger than the available KV cache memory (3.7 GiB). Based on the available memory, the estimated "
+        "maximum model length is 30000.",
+    ),
+    (
+        "kv_cache_too_small",
+        "ValueError: To serve at least one request with the model's max seq len (131072), (16 GiB is needed.",
+    ),
+    ("kv_cache_zero", "ValueError: No available memory for the cache blocks. Try increasing `gpu_memory_utilization`"),
+    (
+        "corrupt_shard",
+        "SafetensorError: Error while deserializing header: incomplete metadata, file not fully covered",
+    ),
+    ("corrupt_shard", "SafetensorError: Error while deserializing header: MetadataIncompleteBuffer"),
+    ("lfs_pointer", "SafetensorError: Error while deserializing header: header too large"),
+    ("lfs_pointer", "SafetensorError: Error while deserializing header: HeaderTooSmall"),
+    ("missing_shard", "RuntimeError: Cannot find any model weights with `/models/m`"),
+    ("missing_shard", "FileNotFoundError: No such file or directory: /models/m/model-00003-of-00009.safetensors"),
+    ("missing_shard", "ValueError: Following weights were not initialized from checkpoint: {'lm_head.weight'}"),
+    ("nccl_init", "RuntimeError: NCCL error: unhandled system error (run with NCCL_DEBUG=INFO for details)"),
+    ("nccl_init", "torch.distributed.DistBackendError: ncclUnhandledCudaError: Call to CUDA function failed."),
+    ("nccl_timeout", "[rank3]: Watchdog caught collective operation timeout: WorkNCCL(SeqNum=7) ran for 600000 ms"),
+    ("peer_rank_died", "recvValue failed on SocketImpl(fd=77): Connection reset by peer"),
+    ("engine_ready_timeout", "TimeoutError: Timed out waiting for engine core processes to start. This may be"),
+    ("engine_ready_timeout", "RuntimeError: Timed out waiting for engines to send initial message on input socket."),
+    ("port_in_use", "OSError: [Errno 98] Address already in use"),
+    ("port_in_use", "[Errno 98] error while attempting to bind on address ('127.0.0.1', 8000): address already in use"),
+    ("hf_gated", "huggingface_hub.errors.GatedRepoError: 401 Client Error. Cannot access gated repo for url x"),
+    ("hf_offline", "huggingface_hub.errors.LocalEntryNotFoundError: Cannot find an appropriate snapshot folder"),
+    ("hf_offline", "OSError: some/name is not a local folder and is not a valid model identifier"),
+    ("disk_full", "OSError: [Errno 28] No space left on device: '/root/.triton/cache/x'"),
+    ("disk_full", "OSError: [Errno 122] Disk quota exceeded"),
+    ("host_oom_killed", "RuntimeError: Engine core initialization failed. Failed core proc(s): {'EngineCore_DP0': -9}"),
+    ("host_oom_killed", "Killed"),
+    ("host_oom_killed", "start.sh: line 3:  1234 Killed                  vllm serve x"),
+    ("trust_remote_code", "ValueError: The model x has code. Please pass the argument `trust_remote_code=True`"),
+    ("unsupported_arch", "ValueError: Model architectures ['NewForCausalLM'] are not supported for now."),
+    ("unsupported_arch", "ValueError: Load format `gguf` is not supported."),
+    ("draft_incompatible", "ValueError: Target and draft model should have the same vocabulary size. Target model 1"),
+    (
+        "tp_divisible",
+        "  Value error, Total number of attention heads (9) must be divisible by tensor parallel size (8). [type",
+    ),
+    ("driver_old", "RuntimeError: The NVIDIA driver on your system is too old (found version 12020)."),
+    ("driver_old", "torch.AcceleratorError: CUDA error: no kernel image is available for execution on the device"),
+    ("cuda_error", "torch.AcceleratorError: CUDA error: an illegal memory access was encountered"),
+    ("cuda_error", "!!!!!!! Segfault encountered !!!!!!!"),
+    ("cancelled", "slurmstepd: error: *** JOB 77 ON node1 CANCELLED AT 2026-07-08T10:00:00 ***"),
+    ("cancelled", "Terminated"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("klass", "text"), TABLE)
+def test_class_of_a_message(klass: str, text: str) -> None:
+    for prefix in (WORKER, ENGINE, ""):
+        if text in ("Killed", "Terminated") or text.startswith(("start.sh", "slurmstepd")):
+            prefix = ""
+        failure = verdict(STARTED, prefix + text)
+        assert failure.klass == klass
+        assert failure.line == text
+        assert failure.cause.endswith(".")
+        assert "{" not in failure.cause + failure.remedy
+
+
+def test_every_class_has_a_test() -> None:
+    elsewhere = {"config", "gpu_oom_runtime"}
+    assert {klass.name for klass in CLASSES} == {name for name, _ in TABLE} | elsewhere
+
+
+def test_figures_of_the_line_are_named() -> None:
+    assert "11.5 of 79.3 GiB" in verdict(ENGINE + TABLE[0][1]).cause
+    assert "max_model_len=30000" in verdict(ENGINE + TABLE[5][1]).remedy
+
+
+def test_gpu_memory_that_runs_out_after_loading() -> None:
+    assert verdict(STARTED, LOADED, WORKER + "torch.OutOfMemoryError: CUDA out of memory.").klass == "gpu_oom_runtime"
+
+
+def test_draft_failures_need_a_draft() -> None:
+    text = WORKER + "KeyError: 'embed_tokens.weight'"
+    assert verdict(STARTED, DRAFTING, text).klass == "draft_incompatible"
+    assert verdict(STARTED, text).klass == "exception"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        API + "pydantic_core._pydantic_core.ValidationError: 1 validation error for ModelConfig",
+        "ValueError: Cannot use x with y",
+        "vllm serve: error: unrecognized arguments: --max-modl-len 4096",
+        "api_server.py: error: argument --dtype: invalid choice: 'flaot32'",
+    ],
+)
+def test_refused_options_before_the_engine(text: str) -> None:
+    assert verdict(text, code=2).klass == "config"
+    assert verdict(STARTED, text).klass != "config"
+
+
+def test_the_cause_is_the_first_and_not_its_consequences() -> None:
+    failure = verdict(
+        STARTED,
+        WORKER + "WorkerProc failed to start.",
+        WORKER + "Traceback (most recent call last):",
+        WORKER + '  File "gpu_worker.py", line 1, in load_model',
+        WORKER + "RuntimeError: the shape of the tensor is wrong",
+        ENGINE + "EngineCore failed to start.",
+        ENGINE + "Exception: WorkerProc initialization failed due to an exception in a background process.",
+        ENGINE + "recvValue failed on SocketImpl(fd=77): Connection reset by peer",
+        API + "RuntimeError: Engine core initialization failed. See root cause above. Failed core proc(s): {}",
+    )
+    assert failure.klass == "exception"
+    assert failure.line == "RuntimeError: the shape of the tensor is wrong"
+
+
+def test_an_engine_exception_counts_before_an_earlier_one_of_the_api_server() -> None:
+    failure = verdict(STARTED, "RuntimeError: from somewhere", WORKER + "AssertionError: the real one")
+    assert failure.line == "AssertionError: the real one"
+
+
+def test_a_known_class_counts_before_an_unknown_exception() -> None:
+    failure = verdict(
+        STARTED, WORKER + "ImportError: optional thing", WORKER + "OSError: [Errno 28] No space left on device"
+    )
+    assert failure.klass == "disk_full"
+
+
+def test_echoes_count_only_where_nothing_else_does() -> None:
+    echo = ENGINE + "[rank1] recvValue failed on SocketImpl(fd=77): Connection reset by peer"
+    assert verdict(echo).klass == "peer_rank_died"
+    assert verdict(echo, WORKER + "RuntimeError: real").klass == "exception"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        f"(Worker pid=9) {HEADER.replace('ERROR', 'INFO')}No space left on device",
+        f"(Worker pid=9) {HEADER.replace('ERROR', 'WARNING')}CUDA out of memory, trying again",
+        HEADER + "[Errno 98] Address already in use. Retrying with a new port.",
+        HEADER + "No available shared memory broadcast block found in 60 seconds.",
+        HEADER + "Dumping input data for V1 LLM engine with config: consider setting trust_remote_code=True",
+        API + "vllm.v1.engine.exceptions.EngineDeadError: EngineCore encountered an issue. See stack trace (above)",
+        "KeyboardInterrupt",
+        "SystemExit: 0",
+        '    raise RuntimeError("indented source text")',
+    ],
+)
+def test_what_is_no_cause(line: str) -> None:
+    assert verdict(line).klass == "gone"
+
+
+@pytest.mark.parametrize(
+    ("code", "signal", "words", "hint"),
+    [
+        (0, None, "exit code 0", False),
+        (1, None, "exit code 1", False),
+        (None, 9, "signal 9, SIGKILL", True),
+        (None, 15, "signal 15, SIGTERM", False),
+        (137, None, "exit code 137, as a shell reports signal 9, SIGKILL", True),
+        (255, None, "exit code 255)", False),
+    ],
+)
+def test_gone_without_a_reason(code: Optional[int], signal: Optional[int], words: str, hint: bool) -> None:
+    failure = verdict("some text", code=code, signal=signal)
+    assert failure.klass == "gone"
+    assert "no reason in the log" in failure.cause
+    assert words in failure.cause
+    assert ("dmesg" in failure.remedy) == hint
+    assert failure.line == ""
+
+
+def test_no_verdict_while_it_runs_without_a_known_cause() -> None:
+    scan = failures.read_line(failures.initial(), WORKER + "RuntimeError: may be handled")
+    assert failures.verdict(scan, None, None) is None
+    scan = failures.read_line(scan, WORKER + "OSError: [Errno 28] No space left on device")
+    known = failures.verdict(scan, None, None)
+    assert known is not None
+    assert known.klass == "disk_full"
+
+
+def test_a_long_line_is_cut() -> None:
+    assert len(verdict(WORKER + "RuntimeError: " + "x" * 10_000).line) == failures.MAX_LINE
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.lists(
+        st.one_of(st.sampled_from([STARTED, LOADED, DRAFTING, *(text for _, text in TABLE)]), st.text(max_size=80))
+    )
+)
+def test_any_lines_give_one_verdict(lines: list[str]) -> None:
+    failure = verdict(*lines)
+    assert failure.klass
+    assert failure.cause
+    assert len(failure.line) <= failures.MAX_LINE
