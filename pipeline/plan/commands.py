@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Optional
 
@@ -67,6 +67,18 @@ def serve(parameters: Mapping[str, Any], environment: Environment) -> Command:
 def check(environment: Environment) -> Command:
     """The stage ``check``: the environment's own interpreter imports what the pipeline needs."""
     return Command((environment.python, "-m", "pipeline.stages", "check"))
+
+
+def command(stage: str, parameters: Mapping[str, Any], environment: Environment) -> Command:
+    """The command of the stage of that name.
+
+    :raises ValueError: as the stage's own function does.
+    """
+    builders: dict[str, Callable[[], Command]] = {
+        "serve": lambda: serve(parameters, environment),
+        "check": lambda: check(environment),
+    }
+    return builders[stage]()
 
 
 def _server_variables(environment: Environment) -> dict[str, str]:

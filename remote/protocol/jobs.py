@@ -43,7 +43,10 @@ class ProcessId:
 
 @dataclass(frozen=True)
 class JobSpec:
-    """What was asked for. ``argv`` runs without a shell; ``env`` holds no secrets."""
+    """What was asked for. ``argv`` runs without a shell; ``env`` holds no secrets.
+
+    ``forced`` are the preflight checks in spite of which it was launched.
+    """
 
     id: str
     stage: str
@@ -65,6 +68,7 @@ class JobSpec:
     watcher: str = ""
     simulated: bool = False
     bundle_dir: str = ""
+    forced: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -173,10 +177,15 @@ class Job:
 
 @dataclass(frozen=True)
 class JobList:
-    """All jobs of the workspace, newest first. ``problem`` is set when the job folder cannot be read."""
+    """All jobs of the workspace, newest first. ``problem`` is set when the job folder cannot be read.
+
+    ``omitted`` counts ended jobs, the oldest ones, that did not fit into a frame. Ended jobs but the newest few come
+    without their phases and figures; the operation ``job`` gives those.
+    """
 
     jobs: tuple[Job, ...] = ()
     problem: str = ""
+    omitted: int = 0
 
 
 @dataclass(frozen=True)

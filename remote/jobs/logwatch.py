@@ -1,0 +1,125 @@
+"""The runner's view of the stage's log: its lines through the watcher of the stage, for progress and failures."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import Any, Optional, Protocol
+
+from remote.jobs.appending import ThinningFile
+from remote.protocol.jobs import JobSpec
+from remote.protocol.progress import Failure, Phase, Progress
+from remote.watch import failures, vllm_load
+from remote.watch.follow import LineSplitter, LogFollower
+
+MAX_BYTES_PER_TURN = 256 * 1024  # keeps a turn of the runner's loop short while a stage floods its log
+DRAIN_SECONDS = 5.0
+TAIL_BYTES = 256 * 1024
+INDEX_BYTES = 2 * 1024 * 1024
+
+
+class Watcher(Protocol):
+    """Progress from the lines of a log. Times are seconds since the start of the job."""
+
+    def read_line(self, line: str, at: float) -> None: ...
+
+    def progress(self, at: float, healthy: bool) -> Progress: ...
+
+
+class VllmLoad:
+    """The watcher of stages that load a model into vLLM."""
+
+    def __init__(self) -> None:
+        self._state = vllm_load.initial()
+
+    def read_line(self, line: str, at: float) -> None:
+        self._state = vllm_load.read_line(self._state, line, at)
+
+    def progress(self, at: float, healthy: bool) -> Progress:
+        if healthy:
+            self._state = vllm_load.read_health(self._state, at)
+        return vllm_load.progress(self._state, at, healthy)
+
+
+class Plain:
+    """The watcher of stages whose log carries no progress: one phase for the whole run."""
+
+    def read_line(self, line: str, at: float) -> None:
+        return
+
+    def progress(self, at: float, healthy: bool) -> Progress:
+        return Progress(phase="running", phases=(Phase("running", 0.0),), ready=healthy)
+
+
+WATCHERS = {"vllm_load": VllmLoad}
+
+
+def watcher_for(spec: JobSpec) -> Watcher:
+    """The watcher that the spec names; a name from a newer version gives the plain one."""
+    return WATCHERS.get(spec.watcher, Plain)()
+
+
+class LogWatch:
+    """Follows a stage's log: feeds the watcher and the search for failures, and writes the log's time index.
+
+    A line is read when it is complete. The last one, without its end, is not.
+    """
+
+    def __init__(self, log: str, index: str, watcher: Watcher) -> None:
+        self._log = log
+        self._follower = LogFollower(log, MAX_BYTES_PER_TURN)
+        self._index = ThinningFile(index, interval=1.0, max_bytes=INDEX_BYTES)
+        self._indexed = 0
+        self._watcher = watcher
+        self._scan: Any = failures.initial()
+
+    def turn(self, mono: float, at: float) -> None:
+        """Reads a bounded piece of what is new."""
+        self._write_index(mono)
+        self._feed(at)
+
+    def drain(self, at: float) -> None:
+        """Reads what is left when the stage has ended; of a flood that would take too long, its end."""
+        deadline = time.monotonic() + DRAIN_SECONDS
+        before = -1
+        while self._follower.offset != before:
+            if time.monotonic() > deadline:
+                self._read_tail(at)
+                return
+            before = self._follower.offset
+            self._feed(at)
+
+    def progress(self, at: float, healthy: bool) -> Progress:
+        return self._watcher.progress(at, healthy)
+
+    def failure(self, code: Optional[int], signal: Optional[int]) -> Optional[Failure]:
+        """The reason that the log gives for the end of the stage, None where it gives none."""
+        return failures.verdict(self._scan, code, signal)
+
+    def _feed(self, at: float) -> None:
+        for line in self._follower.poll():
+            self._watcher.read_line(line, at)
+            self._scan = failures.read_line(self._scan, line)
+
+    def _read_tail(self, at: float) -> None:
+        try:
+            with open(self._log, "rb") as file:
+                file.seek(-min(TAIL_BYTES, os.fstat(file.fileno()).st_size), os.SEEK_END)
+                lines = LineSplitter().feed(file.read(TAIL_BYTES))
+        except OSError:
+            return
+        for line in lines[1:]:
+            self._watcher.read_line(line, at)
+            self._scan = failures.read_line(self._scan, line)
+
+    def _write_index(self, mono: float) -> None:
+        """One entry ``[wall, size]``: at that time the log had so many bytes."""
+        if not self._index.due(mono):
+            return
+        try:
+            size = os.stat(self._log).st_size
+        except OSError:
+            return
+        if size != self._indexed:
+            self._indexed = size
+            self._index.append(mono, [time.time(), size])
