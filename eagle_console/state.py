@@ -134,6 +134,8 @@ def with_event(state: HostState, event: Event, now: float) -> HostState:
     """
     if event.error is not None:
         return replace(state, problems={**state.problems, event.topic: event.error.message})
+    if event.topic in state.problems:
+        state = replace(state, problems={name: text for name, text in state.problems.items() if name != event.topic})
     data = event.data or {}
     if event.topic == frames.TOPIC_GPUS:
         snapshot = from_wire(GpuSnapshot, data)

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, Optional, TypeVar
 from remote.policy import Policy
 from remote.protocol.codec import from_wire
 from remote.protocol.disk import DiskSnapshot
-from remote.protocol.errors import BAD_ARGUMENT, FAILED, NOT_FOUND, ProtocolError, RequestError
+from remote.protocol.errors import BAD_ARGUMENT, FAILED, ProtocolError, RequestError
 from remote.protocol.gpu import GpuSnapshot
 from remote.protocol.host import HostSample
-from remote.protocol.jobs import LIVE_STATES, Job, JobList, LogChunk
+from remote.protocol.jobs import KIND_SERVICE, LIVE_STATES, Job, JobList, LogChunk
 from remote.protocol.stages import LaunchRequest, StageContext, StageInfo, StageList
 from remote.refreshed import Refreshed
 
@@ -35,6 +35,9 @@ FIRST_PASS_SECONDS = 600.0
 
 JOB_LIST_SECONDS = 0.5
 """A list of jobs younger than this is given again: the topics ``jobs`` and ``gpus`` both ask for it every second."""
+
+FIRST_READING_SECONDS = 3.0
+"""How long the GPUs may take to be read for the first time before they are shown as far as they are known."""
 
 LABEL_SECONDS = 0.5
 """How long the GPUs wait for the list of jobs that names their processes, before they show the last one."""
@@ -70,13 +73,13 @@ class Capabilities:
         }
 
     def gpus(self) -> GpuSnapshot:
-        """The GPUs, with the jobs of ours that hold their memory named."""
-        snapshot = self._gpu_sampler().snapshot()
-        if not any(gpu.processes for gpu in snapshot.gpus) or self._policy.workspace is None:
+        """The GPUs, all read once, with the jobs of ours that hold their memory named."""
+        sampler = self._gpu_sampler()
+        sampler.wait(FIRST_READING_SECONDS)
+        snapshot = sampler.snapshot()
+        if not any(gpu.processes for gpu in snapshot.gpus):
             return snapshot
-        listed = self._jobs.latest(LABEL_SECONDS)
-        jobs = listed.jobs if listed else ()
-        owners = {pid: job.id for job in jobs if job.state in LIVE_STATES for pid in job.pids}
+        owners = {pid: job.id for job in self._live_jobs() for pid in job.pids}
         return with_jobs(snapshot, owners) if owners else snapshot
 
     def host(self) -> HostSample:
@@ -128,22 +131,12 @@ class Capabilities:
         return self.store().read_log(job.id, _number(args, "offset"), _number(args, "tail"), LOG_CHUNK_BYTES)
 
     def store(self) -> JobStore:
-        """The jobs of the workspace.
-
-        :raises RequestError: when the profile names no workspace.
-        """
-        workspace = self._policy.workspace
-        if workspace is None:
-            raise RequestError(
-                NOT_FOUND,
-                "no workspace is set for this host",
-                "set workspace in the host's profile to a directory on it",
-            )
+        """The jobs of the workspace; without one there are none, and its list says why."""
 
         def make() -> JobStore:
             from remote.jobs.store import JobStore
 
-            return JobStore(workspace)
+            return JobStore(self._policy.workspace)
 
         return self._part("store", make)
 
@@ -161,7 +154,7 @@ class Capabilities:
         def make() -> GpuSampler:
             from remote.telemetry.gpu import GpuSampler
 
-            sampler = GpuSampler()
+            sampler = GpuSampler(serving_seconds=self._serving_seconds)
             sampler.start()
             return sampler
 
@@ -184,6 +177,14 @@ class Capabilities:
             return monitor
 
         return self._part("disk", make)
+
+    def _live_jobs(self) -> list[Job]:
+        """The live jobs as they were last known; does not wait for a workspace that hangs."""
+        listed = self._jobs.latest(LABEL_SECONDS)
+        return [job for job in (listed.jobs if listed else ()) if job.state in LIVE_STATES]
+
+    def _serving_seconds(self) -> tuple[float, ...]:
+        return tuple(job.seconds or 0.0 for job in self._live_jobs() if job.kind == KIND_SERVICE)
 
     def _part(self, name: str, make: Callable[[], T]) -> T:
         with self._making[name]:

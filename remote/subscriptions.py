@@ -139,7 +139,7 @@ class _Subscription:
         while not self.cancelled.is_set():
             record = read()
             now = time.monotonic()
-            if record != last or now - sent >= HEARTBEAT_SECONDS:
+            if record != last or now - sent >= HEARTBEAT_SECONDS - interval / 2:
                 last, sent = record, now
                 self._outbox.offer(self.request.sub, self._event(record))
             due = max(due + interval, now)

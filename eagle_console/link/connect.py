@@ -76,7 +76,7 @@ async def reach(target: Target) -> AsyncIterator[Endpoint]:
     else:
         from eagle_console.link.ssh import AsyncsshTransport
 
-        yield Endpoint(target, lambda: AsyncsshTransport(target.profile.address))
+        yield Endpoint(target, lambda: AsyncsshTransport(target.profile.address, target.name))
 
 
 @asynccontextmanager

@@ -51,11 +51,17 @@ class HostKeyError(LinkError):
 
 
 class UnknownHostKey(HostKeyError):
-    """The host was never seen. ``question`` is what a person must decide on."""
+    """The host was never seen. ``question`` is what a person must decide on.
 
-    def __init__(self, question: HostKeyQuestion, remedy: str) -> None:
+    :param name: the profile or address to give to ``hosts trust``; with jump hosts it is not the host of the question.
+    """
+
+    def __init__(self, question: HostKeyQuestion, name: str) -> None:
         where = question.host if question.port == 22 else f"{question.host} port {question.port}"
-        super().__init__(f"the {question.algorithm} key of {where} is not known: {question.fingerprint}", remedy)
+        super().__init__(
+            f"the {question.algorithm} key of {where} is not known: {question.fingerprint}",
+            f"compare the fingerprint with the host's own, then: eagle-console hosts trust {name}",
+        )
         self.question = question
 
 

@@ -142,6 +142,15 @@ class AgentSession:
         """Waits for the end of the link and gives its reason."""
         return await asyncio.shield(self._ended)
 
+    @property
+    def silent_seconds(self) -> float:
+        """How long the agent has said nothing."""
+        return asyncio.get_running_loop().time() - self._heard
+
+    def abandon(self) -> None:
+        """Gives the link up as lost."""
+        self._end(ConnectionLost(f"the link to {self._host} was given up"))
+
     async def close(self) -> None:
         """Ends the conversation: the agent sees the end of its input and ends too."""
         self._end(ConnectionLost(f"the session with {self._host} was closed"))

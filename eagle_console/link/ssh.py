@@ -1,0 +1,276 @@
+"""The SSH transport: asyncssh with the user's own ssh configuration, keys and agent.
+
+Jump hosts are connected one by one here rather than by asyncssh, so that each of their host keys is checked like that
+of the host itself. Nothing is asked and nothing is forwarded: a key needs an agent or no passphrase.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import asyncssh
+
+from eagle_console.link import hostkeys
+from eagle_console.link.address import Address, parse_address
+from eagle_console.link.errors import (
+    AuthenticationError,
+    ConnectError,
+    ConnectionLost,
+    HostKeyError,
+    LinkError,
+    UnknownHostKey,
+)
+from eagle_console.link.hostkeys import SeenKey
+from eagle_console.link.transport import CLOSE_SECONDS, READ_BYTES, Channel
+
+CONNECT_SECONDS = 15.0
+"""For the TCP connection, and again for the login."""
+
+KEEPALIVE_SECONDS = 5
+KEEPALIVE_COUNT = 3
+"""A link that is silent for 20 s is lost: asyncssh waits for one interval more than the count."""
+
+MAX_JUMPS = 8
+
+
+class AsyncsshTransport:
+    """One SSH connection to a host, made when the context is entered.
+
+    :param address: an alias of the user's ssh configuration, ``user@host:port``, or ``ssh://user@host:port``.
+    :param name: the host's name in commands that are proposed to the user; the address where it has no profile.
+    """
+
+    def __init__(self, address: str, name: str | None = None) -> None:
+        self._address = parse_address(address)
+        self._name = name or address
+        self._options: dict[str, Any] | None = None
+        self._stack = AsyncExitStack()
+        self._connection: asyncssh.SSHClientConnection | None = None
+
+    @classmethod
+    def pinned(cls, host: str, port: int, username: str, host_key: str, client_key: asyncssh.SSHKey) -> Self:
+        """A transport to a server whose one host key is known beforehand, without the user's ssh configuration.
+
+        :param host_key: in OpenSSH's public key format.
+        """
+        transport = cls(f"{username}@{host}:{port}")
+        transport._options = {
+            "config": None,
+            "known_hosts": asyncssh.import_known_hosts(f"{hostkeys.pattern(host, port)} {host_key}"),
+            "client_keys": [client_key],
+            "agent_path": None,
+        }
+        return transport
+
+    async def __aenter__(self) -> Self:
+        try:
+            if self._options is None:
+                self._connection = await _dial(self._address, self._stack)
+            else:
+                self._connection = await _connect(self._address, self._options, [], self._stack)
+        except BaseException as error:
+            await self._stack.aclose()
+            if isinstance(error, UnknownHostKey):
+                raise UnknownHostKey(error.question, self._name) from None
+            raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._stack.aclose()
+
+    async def open(self, command: str) -> Channel:
+        assert self._connection is not None, "the transport is not entered"
+        try:
+            process = await self._connection.create_process(
+                command, stdin=asyncssh.PIPE, encoding=None, request_pty=False, agent_forwarding=False
+            )
+        except (asyncssh.Error, OSError) as error:
+            raise ConnectionLost(f"{self._address.host} does not run commands for us: {_reason(error)}") from None
+        return _SshChannel(process, self._address.host)
+
+
+async def _dial(
+    address: Address,
+    stack: AsyncExitStack,
+    tunnel: asyncssh.SSHClientConnection | None = None,
+    jumps: int = 0,
+) -> asyncssh.SSHClientConnection:
+    """Connects as the user's ssh configuration says, through its jump hosts."""
+    config = _read_config(address)
+    if tunnel is None and isinstance(config.tunnel, str) and config.tunnel.lower() != "none":
+        if jumps >= MAX_JUMPS:
+            raise ConnectError(f"{address.host}: more than {MAX_JUMPS} jump hosts", "look for a circle of ProxyJump")
+        for hop in config.tunnel.split(","):
+            tunnel = await _dial(parse_address(hop.strip()), stack, tunnel, jumps + 1)
+    configured = config.known_hosts if isinstance(config.known_hosts, list) else []
+    files = hostkeys.sources(name for name in configured if isinstance(name, str))
+    options: dict[str, Any] = {"known_hosts": hostkeys.read_known(files), "tunnel": tunnel}
+    return await _connect(address, options, files, stack)
+
+
+def _read_config(address: Address) -> asyncssh.SSHClientConnectionOptions:
+    options: dict[str, Any] = {"host": address.host}
+    if address.user is not None:
+        options["username"] = address.user
+    if address.port is not None:
+        options["port"] = address.port
+    try:
+        return asyncssh.SSHClientConnectionOptions(**options)
+    except (asyncssh.ConfigParseError, asyncssh.KeyImportError, OSError, ValueError) as error:
+        raise ConnectError(f"{address.host}: the ssh configuration cannot be used: {error}") from None
+
+
+async def _connect(
+    address: Address, options: dict[str, Any], files: Sequence[Path], stack: AsyncExitStack
+) -> asyncssh.SSHClientConnection:
+    watcher = _KeyWatcher()
+    try:
+        connection = await _attempt(address, options, watcher)
+    except (asyncssh.HostKeyNotVerifiable, asyncssh.KeyExchangeFailed) as error:
+        if isinstance(error, asyncssh.HostKeyNotVerifiable) and (watcher.seen or not watcher.certificate):
+            raise _host_key_error(address, watcher, files, error) from None
+        # The host has a certificate that nobody we know has signed, or none where an authority is known.
+        watcher = _KeyWatcher()
+        try:
+            plain = {**options, "server_host_key_algs": hostkeys.PLAIN_ALGORITHMS}
+            connection = await _attempt(address, plain, watcher)
+        except asyncssh.HostKeyNotVerifiable as again:
+            raise _host_key_error(address, watcher, files, again) from None
+        except (asyncssh.Error, OSError, TimeoutError) as again:
+            raise _typed(address, again) from None
+    except (asyncssh.Error, OSError, TimeoutError, ValueError) as error:
+        raise _typed(address, error) from None
+    stack.push_async_callback(_close, connection)
+    return connection
+
+
+async def _attempt(address: Address, options: dict[str, Any], watcher: _KeyWatcher) -> asyncssh.SSHClientConnection:
+    where: dict[str, Any] = {"host": address.host}
+    if address.user is not None:
+        where["username"] = address.user
+    if address.port is not None:
+        where["port"] = address.port
+    return await asyncssh.connect(
+        **where,
+        client_factory=lambda: watcher,
+        connect_timeout=CONNECT_SECONDS,
+        login_timeout=CONNECT_SECONDS,
+        keepalive_interval=KEEPALIVE_SECONDS,
+        keepalive_count_max=KEEPALIVE_COUNT,
+        agent_forwarding=False,
+        x509_trusted_certs=None,
+        password_auth=False,
+        kbdint_auth=False,
+        **options,
+    )
+
+
+class _KeyWatcher(asyncssh.SSHClient):
+    """Remembers the host key that was shown and not found in any known_hosts file. Trusts nothing by itself."""
+
+    def __init__(self) -> None:
+        self.seen: SeenKey | None = None
+        self.certificate = False
+
+    def validate_host_public_key(self, host: str, addr: str, port: int, key: asyncssh.SSHKey) -> bool:
+        self.seen = SeenKey(host, addr, port, key)
+        return False
+
+    def validate_host_ca_key(self, host: str, addr: str, port: int, key: asyncssh.SSHKey) -> bool:
+        self.certificate = True
+        return False
+
+
+def _host_key_error(
+    address: Address, watcher: _KeyWatcher, files: Sequence[Path], error: asyncssh.HostKeyNotVerifiable
+) -> HostKeyError:
+    if watcher.seen is not None:
+        return hostkeys.verdict(watcher.seen, files)
+    if "revoked" in str(error):
+        return hostkeys.revoked(address.host)
+    return HostKeyError(f"the host key of {address.host} cannot be verified: {error}")
+
+
+def _typed(address: Address, error: Exception) -> LinkError:
+    """Our error for one of asyncssh's or of the operating system's."""
+    host = address.host
+    if isinstance(error, asyncssh.PermissionDenied):
+        user = f" for {address.user}" if address.user else ""
+        return AuthenticationError(
+            f"{host} refuses the login{user}: {_reason(error)}",
+            f"try: ssh {address.user + '@' if address.user else ''}{host}; a key with a passphrase needs ssh-add first",
+        )
+    if isinstance(error, (asyncssh.KeyImportError, asyncssh.KeyEncryptionError)):
+        return AuthenticationError(f"a key for {host} cannot be used: {error}", "ssh-add it, or name another key")
+    if isinstance(error, socket.gaierror):
+        return ConnectError(f"there is no host named {host}", "check the address, or the VPN and the name server")
+    if isinstance(error, TimeoutError):
+        return ConnectError(f"{host} did not answer in {CONNECT_SECONDS:g} s", f"try: ssh {host}")
+    if isinstance(error, ConnectionRefusedError):
+        return ConnectError(f"{host} refuses the connection: no SSH server on that port", "check the port")
+    return ConnectError(f"no connection to {host}: {_reason(error)}", f"try: ssh {host}")
+
+
+def _reason(error: Exception) -> str:
+    return getattr(error, "reason", "") or getattr(error, "strerror", None) or str(error) or type(error).__name__
+
+
+async def _close(connection: asyncssh.SSHClientConnection) -> None:
+    connection.close()
+    try:
+        await asyncio.wait_for(connection.wait_closed(), CLOSE_SECONDS)
+    except TimeoutError:
+        connection.abort()
+
+
+class _SshChannel(Channel):
+    def __init__(self, process: asyncssh.SSHClientProcess[bytes], host: str) -> None:
+        super().__init__()
+        self._process = process
+        self._host = host
+        self._pump = asyncio.create_task(self._read_stderr())
+
+    async def _read(self, count: int) -> bytes:
+        try:
+            data: bytes = await self._process.stdout.read(count)
+        except (asyncssh.Error, OSError) as error:
+            raise self._lost(error) from None
+        return data
+
+    async def write(self, data: bytes) -> None:
+        try:
+            self._process.stdin.write(data)
+            await self._process.stdin.drain()
+        except (asyncssh.Error, OSError) as error:
+            raise self._lost(error) from None
+
+    async def wait(self) -> int | None:
+        await self._process.wait_closed()
+        return self._process.exit_status
+
+    async def close(self) -> None:
+        try:
+            self._process.stdin.write_eof()
+            await asyncio.wait_for(self._process.wait_closed(), CLOSE_SECONDS)
+        except (TimeoutError, asyncssh.Error, OSError):
+            self._process.close()
+        finally:
+            self._pump.cancel()
+
+    async def _read_stderr(self) -> None:
+        try:
+            while data := await self._process.stderr.read(READ_BYTES):
+                self.stderr.add(data)
+        except (asyncssh.Error, OSError):
+            pass  # the reader of stdout reports it
+
+    def _lost(self, error: Exception) -> ConnectionLost:
+        return ConnectionLost(f"the connection to {self._host} is lost: {_reason(error)}")
