@@ -120,6 +120,6 @@ def clock(wall: float | None, seconds: bool = False) -> str:
     return datetime.datetime.fromtimestamp(wall).strftime("%H:%M:%S" if seconds else "%H:%M")
 
 
-def plural(number: int, noun: str) -> str:
-    """``1 job``, ``2 jobs``."""
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+def plural(number: int, noun: str, many: str = "") -> str:
+    """``1 job``, ``2 jobs``; ``many`` is the plural where it is not the noun with an s."""
+    return f"{number:,} {noun if number == 1 else many or noun + 's'}"

@@ -1,0 +1,1 @@
+"""The screen: Textual widgets over ``HostState`` snapshots; it acts through ``HostClient`` only."""

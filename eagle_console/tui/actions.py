@@ -1,0 +1,124 @@
+"""Every key of the console in one table: it makes the bindings, the help screen, the footer and the palette.
+
+A key that is not here does nothing, and an entry here without an effect fails a test. Keys that terminals cannot tell
+from others (ctrl with h, i, j, m or [) are never used, and no lower-case key destroys anything without a dialog.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum
+
+from textual.binding import Binding, BindingType
+
+
+class Risk(Enum):
+    """What an action can cost. Each grade has a dialog that looks different, so that click-through does not carry over."""
+
+    NONE = ""
+    REVERSIBLE = "asks first"
+    COSTLY = "asks first, says what is lost"
+
+
+EVERYWHERE = "everywhere"
+DASHBOARD, GPUS, STAGES, LOGS, LOAD = "dashboard", "gpus", "stages", "logs", "load"
+SCREENS = (DASHBOARD, GPUS, STAGES, LOGS, LOAD)
+
+GO, ACT, LOOK, PROGRAM = "Go to", "Act", "Look", "Console"
+GROUPS = (GO, ACT, LOOK, PROGRAM)
+
+
+@dataclass(frozen=True)
+class Action:
+    """One thing that a key does.
+
+    :param id: stable name, also that of the key binding (a user's keymap refers to it).
+    :param keys: Textual's names of the keys; the first is the one that is shown.
+    :param label: one or two words for the footer.
+    :param help: one sentence for the help screen and the palette.
+    :param action: Textual's action string; a name without a prefix is looked up on the screen, then on the app.
+    :param where: the screens on which the key works, or ``EVERYWHERE``.
+    :param footer: whether the footer shows it.
+    """
+
+    id: str
+    keys: tuple[str, ...]
+    label: str
+    help: str
+    group: str
+    action: str
+    where: tuple[str, ...] = (EVERYWHERE,)
+    risk: Risk = Risk.NONE
+    footer: bool = False
+
+    @property
+    def key(self) -> str:
+        """The first key as people write it."""
+        return _SIGNS.get(self.keys[0], self.keys[0])
+
+    @property
+    def all_keys(self) -> str:
+        return " ".join(_SIGNS.get(key, key) for key in self.keys)
+
+
+_SIGNS = {
+    "question_mark": "?",
+    "slash": "/",
+    "escape": "esc",
+    "left_square_bracket": "[",
+    "right_square_bracket": "]",
+    "ctrl+p": "ctrl+p",
+    "colon": ":",
+}
+
+ACTIONS: tuple[Action, ...] = (
+    Action("dashboard", ("0",), "Dashboard", "The dashboard: everything at once", GO, "app.go('dashboard')", footer=True),
+    Action("gpus", ("1",), "GPUs", "GPUs and the processes that hold their memory", GO, "app.go('gpus')", footer=True),
+    Action("stages", ("2",), "Stages", "Stages of the pipeline and all jobs", GO, "app.go('stages')", footer=True),
+    Action("logs", ("3",), "Logs", "The log of a job", GO, "app.go('logs')", footer=True),
+    Action("load", ("6",), "Load", "The model load with all phases", GO, "app.go('load')", footer=True),
+    Action("back", ("escape",), "back", "One level back: filter, zoom, screen", GO, "back"),
+    Action(
+        "open", ("enter",), "open", "Open what is selected: a panel, a stage's form, a job's log", GO, "open",
+        where=(DASHBOARD, STAGES), footer=True,
+    ),
+    Action(
+        "start", ("s",), "start", "Start a stage: opens its form (serve, or the selected one)", ACT, "start",
+        where=(DASHBOARD, STAGES, LOAD), risk=Risk.REVERSIBLE, footer=True,
+    ),
+    Action(
+        "stop", ("x",), "stop", "Stop the shown or selected job", ACT, "stop",
+        where=(DASHBOARD, STAGES, LOGS, LOAD), risk=Risk.COSTLY, footer=True,
+    ),
+    Action("reconnect", ("R",), "reconnect", "Connect again now, without waiting", ACT, "app.reconnect"),
+    Action(
+        "filter", ("slash",), "filter", "Show only lines that contain a text; !text hides them", LOOK, "filter",
+        where=(GPUS, STAGES, LOGS), footer=True,
+    ),
+    Action("follow", ("f",), "follow", "Follow the log's end, or stop following", LOOK, "follow", (LOGS,), footer=True),
+    Action("error", ("e",), "error", "Jump to the first error of the log", LOOK, "first_error", (LOGS,), footer=True),
+    Action("wrap", ("w",), "wrap", "Wrap long lines, or cut them", LOOK, "wrap", (LOGS,), footer=True),
+    Action("previous-log", ("left_square_bracket",), "older", "The log of the next older job", LOOK, "older", (LOGS,)),
+    Action("next-log", ("right_square_bracket",), "newer", "The log of the next newer job", LOOK, "newer", (LOGS,)),
+    Action("zoom", ("z",), "zoom", "The focused panel alone, or all again", LOOK, "zoom", (DASHBOARD,), footer=True),
+    Action("pause", ("p",), "pause", "Stop painting, to read or copy; data is still kept", LOOK, "app.pause"),
+    Action("theme", ("t",), "theme", "Choose the colours", PROGRAM, "app.change_theme"),
+    Action("palette", ("ctrl+p", "colon"), "commands", "All commands by name", PROGRAM, "app.command_palette"),
+    Action("help", ("question_mark", "f1"), "help", "This help", PROGRAM, "app.help", footer=True),
+    Action("quit", ("q", "ctrl+q"), "quit", "Leave; jobs keep running on the host", PROGRAM, "app.leave", footer=True),
+)  # fmt: skip
+
+
+def actions_at(screen: str) -> Iterator[Action]:
+    """The actions that work on a screen, in the order of the table."""
+    return (action for action in ACTIONS if screen in action.where or EVERYWHERE in action.where)
+
+
+def bindings(place: str) -> list[BindingType]:
+    """Textual's bindings of one place: a screen's own, or ``EVERYWHERE`` for the app's."""
+    return [
+        Binding(",".join(action.keys), action.action, action.label, id=f"{place}.{action.id}", show=False)
+        for action in ACTIONS
+        if place in action.where
+    ]

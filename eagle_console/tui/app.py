@@ -1,0 +1,295 @@
+"""The Textual application: takes the host's state from the link, paints it at a bounded rate, and carries out keys."""
+
+from __future__ import annotations
+
+import getpass
+import socket
+import sys
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import ClassVar
+
+from textual.app import App, SystemCommand
+from textual.binding import BindingType
+from textual.screen import Screen
+
+from eagle_console import format as fmt
+from eagle_console.client import HostClient
+from eagle_console.config import HostProfile
+from eagle_console.exit_codes import ExitCode
+from eagle_console.link.connect import Target
+from eagle_console.state import HostKeyQuestion, HostState, LinkState
+from eagle_console.text import clean
+from eagle_console.tui.actions import DASHBOARD, EVERYWHERE, LOGS, actions_at, bindings
+from eagle_console.tui.link import HOST_ERRORS, Connect, explain
+from eagle_console.tui.messages import StateChanged
+from eagle_console.tui.screens.base import ConsoleScreen
+from eagle_console.tui.screens.dashboard import DashboardScreen
+from eagle_console.tui.screens.dialogs import HostKeyDialog, QuitDialog, StopDialog
+from eagle_console.tui.screens.gpus import GpusScreen
+from eagle_console.tui.screens.help import HelpScreen
+from eagle_console.tui.screens.load import LoadScreen
+from eagle_console.tui.screens.logs import LogsScreen
+from eagle_console.tui.screens.stage_form import StageForm
+from eagle_console.tui.screens.stages import StagesScreen
+from eagle_console.tui.view import View
+from remote.protocol.jobs import LIVE_STATES, Job
+from remote.protocol.stages import StageInfo
+
+TICK_SECONDS = 0.25
+"""The focused panel is painted at this rate while data comes; everything else less often (bytes are what it costs)."""
+_ALL_EVERY = 2
+"""Ticks between paintings of the whole screen while data comes."""
+_AGES_EVERY = 4
+"""Ticks between paintings of the whole screen while nothing comes: ages and countdowns still move."""
+
+
+class ConsoleApp(App[None]):
+    """The screen of one host.
+
+    :param profile: the host's profile.
+    :param connect: makes the link; it is run for as long as the app is.
+    :param clock: monotonic seconds, the clock of ``Timed.received``.
+    :param wall: seconds since the epoch.
+    :param ascii: only ASCII signs in bars and histories.
+    """
+
+    CSS_PATH = Path(__file__).with_name("app.tcss")
+    TITLE = "eagle-console"
+    ENABLE_COMMAND_PALETTE = True
+    COMMAND_PALETTE_BINDING = "ctrl+p"
+    BINDINGS: ClassVar[list[BindingType]] = bindings(EVERYWHERE)
+    MODES: ClassVar[dict[str, str | Callable[[], Screen[None]]]] = {
+        "dashboard": DashboardScreen,
+        "gpus": GpusScreen,
+        "stages": StagesScreen,
+        "logs": LogsScreen,
+        "load": LoadScreen,
+    }
+    DEFAULT_MODE = DASHBOARD
+
+    def __init__(
+        self,
+        profile: HostProfile,
+        connect: Connect,
+        clock: Callable[[], float] = time.monotonic,
+        wall: Callable[[], float] = time.time,
+        ascii: bool = False,
+    ) -> None:
+        super().__init__()
+        self.profile = profile
+        self.state = HostState(name=profile.name)
+        self.requested_by = f"{getpass.getuser()}@{socket.gethostname()}"
+        self.crash: Exception | None = None
+        self._link = connect(self._publish)
+        self._clock, self._wall, self._ascii = clock, wall, ascii
+        self._paused = False
+        self._dirty = False
+        self._ticks = 0
+        self._key_dialog: HostKeyDialog | None = None
+
+    @property
+    def client(self) -> HostClient | None:
+        """The operations of the connected host; None while there is no connection."""
+        return self._link.client
+
+    def view(self) -> View:
+        """The picture of this moment."""
+        return View(self.state, self.profile, self._clock(), self._wall(), self._ascii, self._paused)
+
+    def say(self, text: str, severity: str = "information") -> None:
+        """A short note in the corner. The text is never read as markup."""
+        kind = "error" if severity == "error" else "warning" if severity == "warning" else "information"
+        self.notify(clean(text), severity=kind, markup=False)  # type: ignore[arg-type]
+
+    # The link
+
+    def on_mount(self) -> None:
+        self.set_class(self._ascii, "-ascii")
+        self.run_worker(self._link.run(), group="link", name="link")
+        self.set_interval(TICK_SECONDS, self._tick)
+
+    def _publish(self, state: HostState) -> None:
+        self.post_message(StateChanged(state))
+
+    def on_state_changed(self, message: StateChanged) -> None:
+        link_changed = message.state.link != self.state.link
+        self.state = message.state
+        self._dirty = True
+        if link_changed:
+            self.paint()
+            self._ask_about_host_key()
+
+    def _ask_about_host_key(self) -> None:
+        question = self.state.link.question
+        asks = self.state.link.state is LinkState.UNKNOWN_HOST_KEY
+        if not asks and self._key_dialog is not None:
+            if self._key_dialog.is_current:
+                self._key_dialog.dismiss(False)
+            self._key_dialog = None
+        if asks and question is not None and self._key_dialog is None:
+            self._key_dialog = HostKeyDialog(question)
+            self.push_screen(self._key_dialog, lambda trusted: self._host_key_answered(question, bool(trusted)))
+
+    def _host_key_answered(self, question: HostKeyQuestion, trusted: bool) -> None:
+        self._key_dialog = None
+        if trusted and self.state.link.question == question:
+            self._link.trust_host_key(question)
+
+    # Painting
+
+    def _tick(self) -> None:
+        self._ticks += 1
+        every = _ALL_EVERY if self._dirty else _AGES_EVERY
+        if self._ticks % every == 0:
+            self.paint()
+        elif self._dirty and not self._paused:
+            for screen in self._console_screens():
+                screen.paint_focused(self.view())
+
+    def paint(self) -> None:
+        """Paints what is on the screen now; while paused only the lines around it."""
+        self._dirty = False
+        view = self.view()
+        for screen in self._console_screens():
+            if self._paused:
+                screen.paint_frame(view)
+            else:
+                screen.paint(view)
+
+    def _console_screens(self) -> list[ConsoleScreen]:
+        return [screen for screen in self.screen_stack if isinstance(screen, ConsoleScreen) and screen.is_mounted]
+
+    # Keys
+
+    async def action_go(self, screen: str) -> None:
+        """Shows a full screen."""
+        if screen and screen != self.current_mode:
+            await self.switch_mode(screen)
+
+    def action_reconnect(self) -> None:
+        if self.state.link.state is LinkState.LIVE:
+            self.say("The connection is live.")
+            return
+        if self.state.link.state is LinkState.UNKNOWN_HOST_KEY:
+            self._ask_about_host_key()
+            return
+        self._link.reconnect_now()
+
+    def action_pause(self) -> None:
+        self._paused = not self._paused
+        self.paint()
+
+    def action_help(self) -> None:
+        self.push_screen(HelpScreen(self.current_mode))
+
+    def action_leave(self) -> None:
+        jobs = self.state.live_jobs()
+        if not jobs:
+            self.exit()
+            return
+        self.push_screen(QuitDialog(self.state.name, jobs), lambda leave: self.exit() if leave else None)
+
+    def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
+        """The palette's entries: the action table, for the screen that is shown."""
+        for action in actions_at(self.current_mode):
+            if action.id == "palette":
+                continue
+
+            async def carry_out(action_string: str = action.action) -> None:
+                await self.run_action(action_string, default_namespace=self.screen)
+
+            yield SystemCommand(f"{action.label.capitalize()}  ({action.key})", action.help, carry_out)
+
+    # Jobs
+
+    async def show_log(self, job_id: str) -> None:
+        """Opens the log of a job."""
+        await self.action_go(LOGS)
+        if isinstance(self.screen, LogsScreen):
+            self.screen.show_job(job_id)
+
+    def start_stage(self, name: str) -> None:
+        """Asks the host for a stage and opens its form."""
+        client = self.client
+        if client is None:
+            self.say("There is no connection to the host: R tries again now.", "warning")
+            return
+        self.run_worker(self._find_and_open(client, name), group="form", exclusive=True)
+
+    async def _find_and_open(self, client: HostClient, name: str) -> None:
+        try:
+            answer = await client.stages(self.profile.context)
+        except HOST_ERRORS as error:
+            self.say(explain(error), "error")
+            return
+        stage = next((stage for stage in answer.stages if stage.name == name), None)
+        if stage is None:
+            self.say(f"This host has no stage {name}.", "error")
+        else:
+            self.open_form(stage)
+
+    def open_form(self, stage: StageInfo) -> None:
+        """Opens the form that starts a stage."""
+        self.push_screen(StageForm(stage), self._stage_started)
+
+    def _stage_started(self, job: Job | None) -> None:
+        if job is not None:
+            self.say(f"{job.stage} was started as {job.id}. Key 3 shows its log.")
+
+    def ask_to_stop(self, job: Job | None) -> None:
+        """Opens the dialog that stops a job, or says why that makes no sense."""
+        if job is None:
+            self.say("No job is selected: key 2 lists them.", "warning")
+        elif job.state not in LIVE_STATES:
+            self.say(f"{job.id} is not running: {job.state}.", "warning")
+        elif self.state.readonly:
+            self.say("This host is read-only: nothing can be stopped from here.", "warning")
+        else:
+            seconds = self.view().seconds(job)
+            self.push_screen(StopDialog(job, seconds), lambda stop: self._stop(job) if stop else None)
+
+    def _stop(self, job: Job) -> None:
+        client = self.client
+        if client is None:
+            self.say("There is no connection to the host: nothing was stopped.", "error")
+            return
+        self.run_worker(self._send_stop(client, job), group="stop")
+
+    async def _send_stop(self, client: HostClient, job: Job) -> None:
+        try:
+            answer = await client.stop(job.id, self.requested_by, force=job.state == "stopping")
+        except HOST_ERRORS as error:
+            self.say(explain(error), "error")
+        else:
+            self.say(f"{answer.id}: {answer.state}.")
+
+    # The end
+
+    def _handle_exception(self, error: Exception) -> None:
+        """Ends the screen; ``run`` raises the error again outside it. Textual's own traceback prints all locals."""
+        self.crash = self.crash or error
+        self._return_code = int(ExitCode.CRASH)
+        if self._exception is None:
+            self._exception = error
+            self._exception_event.set()
+        self._close_messages_no_wait()
+
+
+def run(target: Target, ascii: bool = False) -> ExitCode:
+    """Opens the screen of a host until the person leaves it.
+
+    :raises Exception: whatever ended the screen unexpectedly, once the terminal is whole again.
+    """
+    from eagle_console.link.supervisor import Supervisor
+
+    app = ConsoleApp(target.profile, lambda publish: Supervisor(target, publish), ascii=ascii)
+    app.run()
+    if app.crash is not None:
+        raise app.crash
+    jobs = len(app.state.live_jobs())
+    if jobs:
+        keep = "keeps" if jobs == 1 else "keep"
+        print(f"{fmt.plural(jobs, 'job')} {keep} running on {clean(app.state.name)}", file=sys.stderr)  # noqa: T201
+    return ExitCode.DONE

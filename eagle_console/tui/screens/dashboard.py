@@ -1,0 +1,86 @@
+"""Everything at once: four panels over the job strip."""
+
+from __future__ import annotations
+
+from textual.app import ComposeResult
+from textual.containers import Grid
+
+from eagle_console.tui.actions import DASHBOARD, bindings
+from eagle_console.tui.screens.base import ConsoleScreen
+from eagle_console.tui.view import View
+from eagle_console.tui.widgets.disk_panel import DiskPanel
+from eagle_console.tui.widgets.gpu_panel import GpuPanel
+from eagle_console.tui.widgets.job_strip import JobStrip
+from eagle_console.tui.widgets.load_panel import STAGE, LoadPanel
+from eagle_console.tui.widgets.panel import Panel
+from eagle_console.tui.widgets.training_panel import TrainingPanel
+from remote.protocol.jobs import LIVE_STATES, Job
+
+_BORDERS = 2
+_WIDE_EXTRA = 6
+"""Beside the GPU rows of a wide dashboard: the column names, the host line, some holders and a blank."""
+_LOWER_ROOM = 10
+"""Lines that the panels below the GPUs keep, borders included."""
+
+
+class DashboardScreen(ConsoleScreen):
+    """The first screen. Its grid follows the number of GPUs and the size of the terminal."""
+
+    NAME = DASHBOARD
+    BINDINGS = bindings(DASHBOARD)
+
+    def compose_body(self) -> ComposeResult:
+        with Grid(id="panels"):
+            yield GpuPanel(id="gpus")
+            yield LoadPanel(id="load")
+            yield DiskPanel(id="disk")
+            yield TrainingPanel(id="training")
+        yield JobStrip(id="strip")
+
+    def paint(self, view: View) -> None:
+        self._set_rows(view)
+        super().paint(view)
+        self.query_one(JobStrip).show(view)
+
+    def selected_job(self) -> Job | None:
+        view = self.console_app.view()
+        job = view.state.newest(STAGE)
+        if job is not None and job.state in LIVE_STATES:
+            return job
+        live = view.state.live_jobs()
+        return live[0] if len(live) == 1 else None
+
+    def action_open(self) -> None:
+        if isinstance(self.focused, Panel):
+            self.console_app.action_go(self.focused.TARGET)
+
+    def action_start(self) -> None:
+        self.console_app.start_stage(STAGE)
+
+    def action_zoom(self) -> None:
+        if self.maximized is not None:
+            self.minimize()
+        else:
+            focused = self.focused if isinstance(self.focused, Panel) else self.query_one(GpuPanel)
+            self.maximize(focused, container=False)
+
+    def action_back(self) -> None:
+        if self.maximized is not None:
+            self.minimize()
+
+    def _set_rows(self, view: View) -> None:
+        grid = self.query_one("#panels", Grid)
+        room = grid.size.height
+        gpus = len(view.state.gpus.value.gpus) if view.state.gpus else 0
+        wanted = _BORDERS + (max(gpus, 3) if gpus else 4)
+        if self.has_class("-wide"):
+            top = max(min(wanted + _WIDE_EXTRA, room - _LOWER_ROOM), min(12, room // 2), 0)
+            if room - top > room * 6 // 10:
+                top = room * 4 // 10
+            rows = f"{top} 1fr" if room else "1fr 1fr"
+        else:
+            top = max(5, min(wanted, room - _LOWER_ROOM))
+            rows = f"{top} 1fr 4"
+        if getattr(self, "_rows", None) != rows:
+            self._rows = rows
+            grid.styles.grid_rows = rows

@@ -1,0 +1,155 @@
+"""The log of one job: follows its end, filters, jumps to the first error."""
+
+from __future__ import annotations
+
+from textual import on
+from textual.app import ComposeResult
+from textual.content import Content
+
+from eagle_console import format as fmt
+from eagle_console.client import HostClient
+from eagle_console.text import clean, shorten
+from eagle_console.tui import job_words
+from eagle_console.tui.actions import LOGS, bindings
+from eagle_console.tui.link import HOST_ERRORS, explain
+from eagle_console.tui.screens.base import ConsoleScreen
+from eagle_console.tui.view import View
+from eagle_console.tui.widgets.filter_input import FilterInput
+from eagle_console.tui.widgets.lines import Lines
+from eagle_console.tui.widgets.log_view import LogView
+from remote.protocol.jobs import Job
+
+_FIRST_TAIL = 2_000
+"""Lines of the log that are read when it is opened."""
+
+
+class LogsScreen(ConsoleScreen):
+    """One log. It is read again from its tail after a lost connection, since what was missed is in that tail."""
+
+    NAME = LOGS
+    BINDINGS = bindings(LOGS)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._job_id: str | None = None
+        self._reading: tuple[str, HostClient] | None = None
+        self._trouble = ""
+
+    def compose_body(self) -> ComposeResult:
+        yield Lines(id="log-head")
+        yield LogView(id="log")
+        yield FilterInput()
+
+    def on_mount(self) -> None:
+        self.query_one(LogView).focus()
+        super().on_mount()
+
+    def show_job(self, job_id: str) -> None:
+        """Shows the log of a job instead of the one shown before."""
+        self._job_id = job_id
+        if self.is_mounted:
+            self.paint(self.console_app.view())
+
+    def paint(self, view: View) -> None:
+        if self._job_id is None and view.state.jobs is not None and view.state.jobs.value.jobs:
+            live = view.state.live_jobs()
+            self._job_id = (live or view.state.jobs.value.jobs)[0].id
+        super().paint(view)
+        self._read_if_needed()
+        self.query_one("#log-head", Lines).set_lines([self._head(view)])
+
+    def selected_job(self) -> Job | None:
+        return self.console_app.view().state.job(self._job_id) if self._job_id else None
+
+    def action_filter(self) -> None:
+        self.query_one(FilterInput).open()
+
+    def action_back(self) -> None:
+        if not self.query_one(FilterInput).clear_filter():
+            super().action_back()
+
+    def action_follow(self) -> None:
+        log = self.query_one(LogView)
+        log.follow(not log.following)
+        self.paint(self.console_app.view())
+
+    def action_wrap(self) -> None:
+        log = self.query_one(LogView)
+        log.set_wrapped(not log.wrapped)
+        self.paint(self.console_app.view())
+
+    def action_first_error(self) -> None:
+        log = self.query_one(LogView)
+        job = self.selected_job()
+        number = log.buffer.first_error(job.failure.line if job and job.failure else "")
+        if number is None:
+            self.console_app.say("No error in the lines that are shown.")
+        else:
+            log.jump_to(number)
+            self.paint(self.console_app.view())
+
+    def action_older(self) -> None:
+        self._step(1)
+
+    def action_newer(self) -> None:
+        self._step(-1)
+
+    @on(FilterInput.Applied)
+    def _filter_changed(self, event: FilterInput.Applied) -> None:
+        self.query_one(LogView).set_filter(event.text)
+        self.paint(self.console_app.view())
+
+    @on(FilterInput.Left)
+    def _filter_left(self) -> None:
+        self.query_one(LogView).focus()
+
+    def _step(self, step: int) -> None:
+        state = self.console_app.view().state
+        ids = [job.id for job in state.jobs.value.jobs] if state.jobs else []
+        if self._job_id in ids:
+            place = ids.index(self._job_id) + step
+            if 0 <= place < len(ids):
+                self.show_job(ids[place])
+
+    def _read_if_needed(self) -> None:
+        client = self.console_app.client
+        wanted = (self._job_id, client) if self._job_id is not None and client is not None else None
+        if wanted is None or wanted == self._reading:
+            return
+        same_job = self._reading is not None and self._reading[0] == wanted[0]
+        self._reading = (wanted[0], wanted[1])
+        self._trouble = ""
+        log = self.query_one(LogView)
+        if not same_job:
+            log.following = True
+        log.reset()
+        self.run_worker(self._follow(wanted[0], wanted[1]), group="log", exclusive=True)
+
+    async def _follow(self, job_id: str, client: HostClient) -> None:
+        log = self.query_one(LogView)
+        try:
+            async for chunk in client.follow_log(job_id, _FIRST_TAIL):
+                log.append(chunk.lines)
+        except HOST_ERRORS as error:
+            self._trouble = explain(error)
+
+    def _head(self, view: View) -> Content:
+        width = self.query_one("#log-head").size.width
+        job = view.state.job(self._job_id) if self._job_id else None
+        if self._job_id is None:
+            return Content.styled(" No job has a log yet: key 2 shows what can be started.", "$foreground-muted")
+        log = self.query_one(LogView)
+        marks = ["following" if log.following else "not following (f)"]
+        if log.wrapped:
+            marks.append("wrapped")
+        shown, total = len(log.buffer.shown), log.buffer.total
+        lines = fmt.plural(total, "line") if shown == total else f"{fmt.count(shown)} of {fmt.plural(total, 'line')}"
+        if log.buffer.pattern:
+            marks.append(f"filter {shorten(clean(log.buffer.pattern), 24)}")
+        state = Content.assemble("  ", job_words.state_content(job)) if job else Content("")
+        end = Content.styled(f"{lines}, {', '.join(marks)} ", "$foreground-muted")
+        trouble = Content.styled(f"  {self._trouble}", "bold $text-error") if self._trouble else Content("")
+        name_width = max(12, width - end.cell_length - state.cell_length - trouble.cell_length - 4)
+        left = Content.assemble(" ", (shorten(clean(self._job_id), name_width), "bold"), state, trouble)
+        gap = width - left.cell_length - end.cell_length
+        return Content.assemble(left, " " * max(2, gap), end)

@@ -1,0 +1,46 @@
+"""The bottom line: the keys that work here, from the action table."""
+
+from __future__ import annotations
+
+from textual.content import Content
+
+from eagle_console import format as fmt
+from eagle_console.tui.actions import GO, Action, actions_at
+from eagle_console.tui.view import View
+from eagle_console.tui.widgets.lines import Lines
+
+
+class KeyFooter(Lines):
+    """The keys of one screen. Help and quit stay when there is no room for all."""
+
+    def __init__(self, screen_name: str, *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self._screen_name = screen_name
+
+    def show(self, view: View) -> None:
+        """Paints the line for a picture."""
+        self.set_lines([footer_line(self._screen_name, len(view.state.live_jobs()), self.size.width)])
+
+
+def footer_line(screen_name: str, running: int, width: int) -> Content:
+    """The line for a width: screens, then what can be done here, then help and quit."""
+    shown = [action for action in actions_at(screen_name) if action.footer]
+    last = [action for action in shown if action.id in ("help", "quit")]
+    keeps = f" ({fmt.plural(running, 'job')} {'keeps' if running == 1 else 'keep'} running)" if running else ""
+    end = Content("  ").join(_key(action, screen_name) for action in last)
+    if keeps and end.cell_length + len(keeps) + 30 < width:
+        end = Content.assemble(end, (keeps, "$foreground-muted"))
+    line = Content(" ")
+    for action in shown:
+        if action in last:
+            continue
+        longer = Content.assemble(line, _key(action, screen_name), "  ")
+        if longer.cell_length + end.cell_length > width:
+            break
+        line = longer
+    return Content.assemble(line, end)
+
+
+def _key(action: Action, screen_name: str) -> Content:
+    here = action.group == GO and action.id == screen_name
+    return Content.assemble((action.key, "bold $text-accent"), " ", (action.label, "bold underline" if here else ""))

@@ -1,0 +1,181 @@
+"""The model load: phases with their seconds, the counted progress, and how it ended."""
+
+from __future__ import annotations
+
+import posixpath
+from typing import Any
+
+from textual.content import Content
+
+from eagle_console import format as fmt
+from eagle_console.state import Timed
+from eagle_console.text import clean, shorten
+from eagle_console.tui import job_words
+from eagle_console.tui.view import View
+from eagle_console.tui.widgets.meter import meter
+from eagle_console.tui.widgets.panel import Panel
+from eagle_console.tui.widgets.prose import field, prose
+from remote.protocol import jobs
+from remote.protocol.jobs import Job
+from remote.protocol.progress import Failure, Phase
+
+STAGE = "serve"
+_SILENT_SECONDS = 15.0
+"""The runner writes its state at least every few seconds; this long without a word is worth saying."""
+
+
+class LoadPanel(Panel):
+    """The newest start of the stage ``serve``, or how to begin one."""
+
+    TARGET = "load"
+    COMPLETE = False
+    """Whether every phase has a line of its own, whatever the height."""
+
+    def heading(self, view: View) -> str:
+        job = view.state.newest(STAGE)
+        if job is None:
+            return "6 Model load"
+        model = posixpath.basename(str(job.parameters.get("verifier") or "").rstrip("/"))
+        parallel = job.parameters.get("tensor_parallel")
+        return "  ".join(["6 Model load", *([model] if model else []), *([f"TP {parallel}"] if parallel else [])])
+
+    def source(self, view: View) -> Timed[Any] | None:
+        return view.state.jobs
+
+    def body(self, view: View, width: int, height: int) -> list[Content]:
+        if view.state.jobs is None:
+            problem = view.state.problems.get("jobs", "")
+            return prose(clean(problem), width, "$text-error")
+        job = view.state.newest(STAGE)
+        if job is None:
+            problem = view.state.jobs.value.problem
+            return prose(clean(problem), width, "$text-error") if problem else _empty(view, width)
+        return job_lines(view, job, width, height, self.COMPLETE)
+
+
+class FullLoadPanel(LoadPanel):
+    """The same with all phases and the command line, for the screen of its own."""
+
+    COMPLETE = True
+
+    def body(self, view: View, width: int, height: int) -> list[Content]:
+        lines = super().body(view, width, height)
+        job = view.state.newest(STAGE)
+        if job is None:
+            return lines
+        facts = [
+            *field("job", clean(job.id, 200), width, label=10),
+            *field("command", clean(job.command_line), width, label=10),
+            *field("log", clean(job.log), width, label=10),
+            *field("pids", ", ".join(str(pid) for pid in job.pids[:20]), width, label=10),
+            *field("started", fmt.clock(job.started, seconds=True) if job.started else "", width, label=10),
+            *_figures(job, width),
+        ]
+        return [*lines, Content(""), *facts]
+
+
+def job_lines(view: View, job: Job, width: int, height: int, complete: bool = False) -> list[Content]:
+    """A load's state, phases, progress and end, as much as fits the height."""
+    head = _headline(view, job, width)
+    tail = _ending(job, width) if job.state in (jobs.FAILED, jobs.GONE) else _counted(job, width, view.ascii)
+    if job.silent is not None and job.silent > _SILENT_SECONDS:
+        words = f"The runner has said nothing for {fmt.duration_in_words(job.silent)}."
+        tail += prose(words, width, "$text-warning")
+    if job.note:
+        tail += prose(clean(job.note), width, "$text-warning")
+    phases = job.progress.phases
+    seconds = view.seconds(job)
+    if complete or len(head) + len(tail) + len(phases) + 2 <= height:
+        table = [_phase_line(job, phase, seconds, width, view.ascii) for phase in phases]
+        gap = [Content("")] if table and (complete or len(head) + len(tail) + len(table) + 2 <= height) else []
+        return [*head, *gap, *table, *(gap if tail else []), *tail]
+    return [*head, *_phases_in_a_row(job, seconds, width, max(1, height - len(head) - len(tail))), *tail]
+
+
+def _headline(view: View, job: Job, width: int) -> list[Content]:
+    seconds = view.seconds(job)
+    state = job_words.state_content(job)
+    mark = Content.styled("  REPLAY", "bold $text-warning") if job.simulated else Content("")
+    if job.state == jobs.READY:
+        load = fmt.duration(job_words.loading_seconds(job, seconds))
+        return [
+            Content.assemble(state, "  ", (job_words.address(job), "bold"), mark),
+            Content.styled(shorten(f"loaded in {load}, up {fmt.duration(seconds)}", width), "$foreground-muted"),
+        ]
+    if job.state in jobs.LIVE_STATES:
+        return [Content.assemble(state, f"  {fmt.duration(seconds)}", mark)]
+    ended = f" at {fmt.clock(job.ended)}" if job.ended else ""
+    return [
+        Content.assemble(state, f"  {job_words.exit_text(job)}  after {fmt.duration(seconds)}{ended}", mark),
+    ]
+
+
+def _phase_line(job: Job, phase: Phase, seconds: float | None, width: int, ascii: bool) -> Content:
+    running = phase.end is None and job.state in jobs.LIVE_STATES
+    sign = (">" if ascii else "▶") if running else ("x" if ascii else "✓") if phase.end is not None else "-"
+    time = fmt.duration(_phase_seconds(phase, seconds))
+    detail = clean(phase.detail, 200)
+    text = shorten(f"{sign} {clean(phase.name, 40):<20} {time:>8}  {detail}".rstrip(), width)
+    return Content.styled(text, "bold" if running else "$foreground-muted")
+
+
+def _phases_in_a_row(job: Job, seconds: float | None, width: int, height: int) -> list[Content]:
+    pieces = []
+    for phase in job.progress.phases:
+        running = phase.end is None and job.state in jobs.LIVE_STATES
+        name = clean(phase.name, 40)
+        time = fmt.duration(_phase_seconds(phase, seconds))
+        pieces.append(Content.styled(f"{name.upper() if running else name}\u00a0{time}", "bold" if running else "$foreground-muted"))
+    return Content("  ").join(pieces).wrap(width)[-height:] if pieces else []
+
+
+def _phase_seconds(phase: Phase, seconds: float | None) -> float | None:
+    if phase.end is not None:
+        return phase.end - phase.start
+    return None if seconds is None else max(0.0, seconds - phase.start)
+
+
+def _counted(job: Job, width: int, ascii: bool) -> list[Content]:
+    progress = job.progress
+    counted = fmt.done_of(progress.done, progress.total, clean(progress.unit, 20))
+    lines = []
+    if progress.percent is not None and not progress.ready:
+        numbers = f" {fmt.percent(progress.percent):>4}  {counted}".rstrip()
+        numbers = shorten(numbers, max(0, width - 8))
+        lines = [Content.assemble(meter(progress.percent / 100, width - len(numbers), "$primary", ascii), numbers)]
+    elif counted:
+        lines = [Content(shorten(counted, width))]
+    return lines + prose(clean(progress.detail, 400), width, "$foreground-muted")
+
+
+def _ending(job: Job, width: int) -> list[Content]:
+    failure = job.failure
+    if failure is None:
+        return prose("Gone, no reason in the log. Key 3 shows the log.", width)
+    return failure_lines(failure, width)
+
+
+def failure_lines(failure: Failure, width: int) -> list[Content]:
+    """Class, cause, remedy and the log line that says so."""
+    return [
+        *field("class", clean(failure.klass, 100), width, "bold $text-error"),
+        *field("cause", clean(failure.cause), width, "bold"),
+        *field("remedy", clean(failure.remedy), width),
+        *field("line", clean(failure.line, 400), width, "$foreground-muted"),
+    ]
+
+
+def _figures(job: Job, width: int) -> list[Content]:
+    figures = job.progress.figures or {}
+    return field("figures", ", ".join(f"{clean(name, 60)} {value:g}" for name, value in figures.items()), width, label=10)
+
+
+def _empty(view: View, width: int) -> list[Content]:
+    verifier = view.profile.verifier
+    what = f"vLLM with {clean(verifier, 200)}" if verifier else "vLLM (this profile names no verifier yet)"
+    return [
+        *prose("No model was loaded here by eagle-console.", width),
+        Content(""),
+        *prose(f"s starts {what}.", width, "$foreground-muted"),
+        *prose(f"Or:  eagle-console run {clean(view.profile.name, 60)} serve --follow", width, "$foreground-muted"),
+    ]
