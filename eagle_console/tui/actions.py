@@ -14,7 +14,7 @@ from textual.binding import Binding, BindingType
 
 
 class Risk(Enum):
-    """What an action can cost. Each grade has a dialog that looks different, so that click-through does not carry over."""
+    """What an action can cost. Each grade has a dialog of its own look, so that click-through does not carry over."""
 
     NONE = ""
     REVERSIBLE = "asks first"
@@ -73,7 +73,7 @@ _SIGNS = {
 }
 
 ACTIONS: tuple[Action, ...] = (
-    Action("dashboard", ("0",), "Dashboard", "The dashboard: everything at once", GO, "app.go('dashboard')", footer=True),
+    Action("dashboard", ("0",), "Dashboard", "Everything at once", GO, "app.go('dashboard')", footer=True),
     Action("gpus", ("1",), "GPUs", "GPUs and the processes that hold their memory", GO, "app.go('gpus')", footer=True),
     Action("stages", ("2",), "Stages", "Stages of the pipeline and all jobs", GO, "app.go('stages')", footer=True),
     Action("logs", ("3",), "Logs", "The log of a job", GO, "app.go('logs')", footer=True),
@@ -84,7 +84,7 @@ ACTIONS: tuple[Action, ...] = (
         where=(DASHBOARD, STAGES), footer=True,
     ),
     Action(
-        "start", ("s",), "start", "Start a stage: opens its form (serve, or the selected one)", ACT, "start",
+        "start", ("s",), "start", "Open the form that starts a stage", ACT, "start",
         where=(DASHBOARD, STAGES, LOAD), risk=Risk.REVERSIBLE, footer=True,
     ),
     Action(

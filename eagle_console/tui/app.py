@@ -19,6 +19,8 @@ from eagle_console.client import HostClient
 from eagle_console.config import HostProfile
 from eagle_console.exit_codes import ExitCode
 from eagle_console.link.connect import Target
+from eagle_console.link.errors import LinkError
+from eagle_console.link.supervisor import Supervisor
 from eagle_console.state import HostKeyQuestion, HostState, LinkState
 from eagle_console.text import clean
 from eagle_console.tui.actions import DASHBOARD, EVERYWHERE, LOGS, actions_at, bindings
@@ -92,7 +94,10 @@ class ConsoleApp(App[None]):
     @property
     def client(self) -> HostClient | None:
         """The operations of the connected host; None while there is no connection."""
-        return self._link.client
+        try:
+            return self._link.client
+        except LinkError:
+            return None
 
     def view(self) -> View:
         """The picture of this moment."""
@@ -135,7 +140,10 @@ class ConsoleApp(App[None]):
     def _host_key_answered(self, question: HostKeyQuestion, trusted: bool) -> None:
         self._key_dialog = None
         if trusted and self.state.link.question == question:
-            self._link.trust_host_key(question)
+            try:
+                self._link.trust_host_key(question)
+            except LinkError as error:
+                self.say(explain(error), "error")
 
     # Painting
 
@@ -282,8 +290,6 @@ def run(target: Target, ascii: bool = False) -> ExitCode:
 
     :raises Exception: whatever ended the screen unexpectedly, once the terminal is whole again.
     """
-    from eagle_console.link.supervisor import Supervisor
-
     app = ConsoleApp(target.profile, lambda publish: Supervisor(target, publish), ascii=ascii)
     app.run()
     if app.crash is not None:

@@ -1,4 +1,4 @@
-"""What the screen needs of a link to a host: ``eagle_console.link.supervisor.Supervisor`` is one, tests bring another."""
+"""What the screen needs of a link to a host: ``link.supervisor.Supervisor`` is one, tests bring another."""
 
 from __future__ import annotations
 
@@ -21,8 +21,11 @@ class HostLink(Protocol):
     """A link that keeps itself alive and publishes what it learns."""
 
     @property
-    def client(self) -> HostClient | None:
-        """The operations of the connected host; None while there is no connection."""
+    def client(self) -> HostClient:
+        """The operations of the connected host.
+
+        :raises LinkError: while there is no connection.
+        """
 
     async def run(self) -> None:
         """Connects, reconnects and publishes every new state, until it is cancelled."""
@@ -31,7 +34,10 @@ class HostLink(Protocol):
         """Ends the wait for the next try, and tries again after a failure."""
 
     def trust_host_key(self, question: HostKeyQuestion) -> None:
-        """Remembers the host key of the question as good, and connects."""
+        """Remembers the host key of the question as good, and connects.
+
+        :raises LinkError: when it cannot be remembered.
+        """
 
 
 Connect = Callable[[Publish], HostLink]

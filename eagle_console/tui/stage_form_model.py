@@ -10,7 +10,13 @@ from pipeline.plan.catalog import Parameter, ParameterError, parse_value
 from remote.protocol.stages import VERDICT_BLOCKED, ParameterInfo, StageInfo
 
 _KNOWN_TYPES = ("int", "float", "str", "bool", "path")
-_TYPE_WORDS = {"int": "whole number", "float": "number", "str": "text", "bool": "true or false", "path": "absolute path"}
+_TYPE_WORDS = {
+    "int": "whole number",
+    "float": "number",
+    "str": "text",
+    "bool": "true or false",
+    "path": "absolute path",
+}
 
 
 def check_value(info: ParameterInfo, text: str) -> str:

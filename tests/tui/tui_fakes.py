@@ -9,6 +9,7 @@ from typing import Any
 
 from eagle_console.client import HostClient
 from eagle_console.config import HostProfile
+from eagle_console.link.errors import NotConnected
 from eagle_console.state import HostKeyQuestion, HostState, LinkState, LinkStatus, Timed
 from eagle_console.tui.app import ConsoleApp
 from remote.protocol.codec import to_wire
@@ -86,9 +87,15 @@ class FakeLink:
     def __init__(self, publish: Callable[[HostState], None]) -> None:
         self.publish = publish
         self.session = FakeSession()
-        self.client: HostClient | None = HostClient(self.session)
+        self.connected = True
         self.reconnects = 0
         self.trusted: list[HostKeyQuestion] = []
+
+    @property
+    def client(self) -> HostClient:
+        if not self.connected:
+            raise NotConnected("gpu-box is not connected")
+        return HostClient(self.session)
 
     async def run(self) -> None:
         await asyncio.Event().wait()
@@ -169,7 +176,9 @@ def disk() -> DiskSnapshot:
         ("output_1k", 89e9, 312), ("data_1k", 27e9, 10_004), ("output_test", 8.9e9, 44), ("data_test", 213e6, 204),
         ("logs", 4e6, 12),
     ]  # fmt: skip
-    entries = tuple(ArtifactUsage(f"/data/eagle3-train/{n}", n, int(size), int(size), files) for n, size, files in names)
+    entries = tuple(
+        ArtifactUsage(f"/data/eagle3-train/{n}", n, int(size), int(size), files) for n, size, files in names
+    )
     return DiskSnapshot("/data/eagle3-train", entries, filesystem(), scanned=WALL - 60)
 
 
@@ -212,7 +221,9 @@ def failed_job() -> Job:
         "ValueError: Free memory on device (3.1/95.6 GiB) on startup is less than desired [/data/x]",
     )
     phases = (Phase("config", 0, 3), Phase("workers", 3, 21))
-    return job(state="failed", code=1, failure=failure, ended=WALL - 30, seconds=21.0, progress=Progress("workers", phases))
+    return job(
+        state="failed", code=1, failure=failure, ended=WALL - 30, seconds=21.0, progress=Progress("workers", phases)
+    )
 
 
 def stage_list(blocked: bool = False) -> StageList:
@@ -229,7 +240,9 @@ def stage_list(blocked: bool = False) -> StageList:
         "serve", "service", "vLLM with the verifier: loads the model, then answers", "blocked" if blocked else "ok",
         tuple(checks), parameters, "vllm serve /data/models/Kimi-K2.5 --port 8000",
     )  # fmt: skip
-    check = StageInfo("check", "task", "imports the ML environment and prints its versions", "ok", (), (), "python -m x")
+    check = StageInfo(
+        "check", "task", "imports the ML environment and prints its versions", "ok", (), (), "python -m x"
+    )
     return StageList((check, serve))
 
 

@@ -76,8 +76,8 @@ class ConsoleScreen(Screen[None]):
         """The job that ``x`` would stop."""
         return None
 
-    def action_back(self) -> None:
-        self.console_app.action_go("dashboard")
+    async def action_back(self) -> None:
+        await self.console_app.action_go("dashboard")
 
     def action_stop(self) -> None:
         self.console_app.ask_to_stop(self.selected_job())

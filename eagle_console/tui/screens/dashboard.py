@@ -33,8 +33,8 @@ class DashboardScreen(ConsoleScreen):
         with Grid(id="panels"):
             yield GpuPanel(id="gpus")
             yield LoadPanel(id="load")
-            yield DiskPanel(id="disk")
             yield TrainingPanel(id="training")
+            yield DiskPanel(id="disk")
         yield JobStrip(id="strip")
 
     def paint(self, view: View) -> None:
@@ -50,9 +50,9 @@ class DashboardScreen(ConsoleScreen):
         live = view.state.live_jobs()
         return live[0] if len(live) == 1 else None
 
-    def action_open(self) -> None:
+    async def action_open(self) -> None:
         if isinstance(self.focused, Panel):
-            self.console_app.action_go(self.focused.TARGET)
+            await self.console_app.action_go(self.focused.TARGET)
 
     def action_start(self) -> None:
         self.console_app.start_stage(STAGE)
@@ -64,7 +64,7 @@ class DashboardScreen(ConsoleScreen):
             focused = self.focused if isinstance(self.focused, Panel) else self.query_one(GpuPanel)
             self.maximize(focused, container=False)
 
-    def action_back(self) -> None:
+    async def action_back(self) -> None:
         if self.maximized is not None:
             self.minimize()
 
@@ -80,7 +80,7 @@ class DashboardScreen(ConsoleScreen):
             rows = f"{top} 1fr" if room else "1fr 1fr"
         else:
             top = max(5, min(wanted, room - _LOWER_ROOM))
-            rows = f"{top} 1fr 4"
+            rows = f"{top} 4 1fr"
         if getattr(self, "_rows", None) != rows:
             self._rows = rows
             grid.styles.grid_rows = rows

@@ -5,6 +5,7 @@ the next: reversible ones are a thin frame with the focus on Cancel, costly ones
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import ClassVar
 
 from textual import on
 from textual.app import ComposeResult
@@ -25,7 +26,7 @@ class Dialog(ModalScreen[bool]):
     """A frame with a title, lines of text and what ``compose_answers`` offers. Dismissed with the answer."""
 
     GRADE = "reversible"
-    BINDINGS: list[BindingType] = [Binding("escape,n", "answer(False)", "cancel", show=False)]  # noqa: RUF012
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,n", "answer(False)", "cancel", show=False)]
 
     def __init__(self, title: str, lines: Sequence[Content | str]) -> None:
         super().__init__()
@@ -34,7 +35,7 @@ class Dialog(ModalScreen[bool]):
 
     def compose(self) -> ComposeResult:
         with VerticalScroll(classes=f"dialog -{self.GRADE}", can_focus=False) as frame:
-            frame.border_title = Content(clean(self._title, 70))  # type: ignore[assignment]
+            frame.border_title = Content(clean(self._title, 70))
             yield Static(Content("\n").join(self._text), classes="dialog-text")
             with Horizontal(classes="dialog-answers"):
                 yield from self.compose_answers()
@@ -59,15 +60,13 @@ class Dialog(ModalScreen[bool]):
 class QuitDialog(Dialog):
     """Asked only while jobs run: what goes on without the console."""
 
-    BINDINGS = [Binding("q,y", "answer(True)", "quit", show=False)]  # noqa: RUF012
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("q,y", "answer(True)", "quit", show=False)]
 
     def __init__(self, host: str, jobs: Sequence[Job]) -> None:
         keep = "keeps" if len(jobs) == 1 else "keep"
-        names = [f"  {clean(job.stage, 24)}  {job_words.state_word(job)}  {fmt.duration(job.seconds)}" for job in jobs]
-        super().__init__(
-            "Quit",
-            [f"{fmt.plural(len(jobs), 'job')} {keep} running on {clean(host, 60)}:", *names, "", "Quitting stops none."],
-        )
+        lines = [f"{fmt.plural(len(jobs), 'job')} {keep} running on {clean(host, 60)}:"]
+        lines += [f"  {clean(job.stage, 24)}  {job_words.state_word(job)}  {fmt.duration(job.seconds)}" for job in jobs]
+        super().__init__("Quit", [*lines, "", "Quitting stops none of them."])
 
     def compose_answers(self) -> ComposeResult:
         yield Button("Stay", id="cancel", compact=True)
@@ -78,22 +77,23 @@ class StopDialog(Dialog):
     """Costly: says what is lost. Only ``y`` stops; enter does nothing."""
 
     GRADE = "costly"
-    BINDINGS = [  # noqa: RUF012
+    BINDINGS: ClassVar[list[BindingType]] = [
         Binding("y", "answer(True)", "stop", show=False),
         Binding("enter,space", "nothing", show=False, priority=True),
     ]
 
     def __init__(self, job: Job, seconds: float | None) -> None:
         name = clean(job.id, 80)
+        lost = job_words.lost_by_stopping(job, seconds)
         if job.state == STOPPING:
-            lines = [
+            lines: list[Content | str] = [
                 Content.styled(f"{name} was asked to stop and is in its grace period.", "bold"),
                 "y ends it at once: SIGKILL to its main process and to every descendant.",
             ]
         else:
             lines = [
                 Content.styled(name, "bold"),
-                Content.assemble(("Stopping loses ", "bold $text-warning"), job_words.lost_by_stopping(job, seconds), "."),
+                Content.assemble(("Stopping loses ", "bold $text-warning"), lost, "."),
                 "",
                 "Its main process gets SIGTERM first, then its grace period, then all that is left of it is ended.",
             ]

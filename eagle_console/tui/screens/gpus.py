@@ -8,6 +8,7 @@ from textual import on
 from textual.app import ComposeResult
 from textual.content import Content
 
+from eagle_console import format as fmt
 from eagle_console.state import Timed
 from eagle_console.text import clean
 from eagle_console.tui.actions import GPUS, bindings
@@ -64,14 +65,17 @@ class GpusScreen(ConsoleScreen):
         panel = self.query_one(FullGpuPanel)
         panel.styles.height = max(5, min(len(gpus) + 4, room * 2 // 3 if room else 12))
         super().paint(view)
-        self.query_one(Table).set_rows(self._rows(view))
+        rows = self._rows(view)
+        table = self.query_one(Table)
+        table.set_rows(rows)
+        table.set_title(_table_title(view, len(rows)))
 
     def action_filter(self) -> None:
         self.query_one(FilterInput).open()
 
-    def action_back(self) -> None:
+    async def action_back(self) -> None:
         if not self.query_one(FilterInput).clear_filter():
-            super().action_back()
+            await super().action_back()
 
     @on(FilterInput.Applied)
     def _filter_changed(self) -> None:
@@ -98,3 +102,12 @@ class GpusScreen(ConsoleScreen):
             if matches(" ".join(cells), pattern):
                 rows.append(Row(str(holder.pid), cells))
         return rows
+
+
+def _table_title(view: View, shown: int) -> str:
+    if view.state.gpus is None:
+        return "Processes that hold GPU memory"
+    known = [gpu for gpu in view.state.gpus.value.gpus if gpu.processes is not None]
+    if not known and view.state.gpus.value.gpus:
+        return "The driver does not say which processes hold GPU memory"
+    return f"{fmt.plural(shown, 'process', 'processes')} with GPU memory"

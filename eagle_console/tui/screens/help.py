@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
@@ -10,7 +12,7 @@ from textual.screen import ModalScreen
 from textual.widgets import Static
 
 from eagle_console import __version__
-from eagle_console.tui.actions import EVERYWHERE, GROUPS, Risk, actions_at
+from eagle_console.tui.actions import GROUPS, Risk, actions_at
 
 _KEYS_WIDTH = 12
 _LABELS = (
@@ -23,9 +25,7 @@ _LABELS = (
 class HelpScreen(ModalScreen[None]):
     """The keys of the screen below it, then those that work everywhere."""
 
-    BINDINGS: list[BindingType] = [  # noqa: RUF012
-        Binding("escape,question_mark,f1,q", "close", "close", show=False)
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,question_mark,f1,q", "close", "close", show=False)]
 
     def __init__(self, screen_name: str) -> None:
         super().__init__()
@@ -33,8 +33,8 @@ class HelpScreen(ModalScreen[None]):
 
     def compose(self) -> ComposeResult:
         with VerticalScroll(classes="dialog -help") as frame:
-            frame.border_title = Content(f"Keys on the screen {self._screen_name}")  # type: ignore[assignment]
-            frame.border_subtitle = Content("esc closes")  # type: ignore[assignment]
+            frame.border_title = Content(f"Keys on the screen {self._screen_name}")
+            frame.border_subtitle = Content("esc closes")
             yield Static(help_text(self._screen_name))
 
     def action_close(self) -> None:
@@ -51,18 +51,14 @@ def help_text(screen_name: str) -> Content:
         lines.append(Content.styled(group, "bold $text-accent"))
         for action in actions:
             risk = f"  ({action.risk.value})" if action.risk is not Risk.NONE else ""
-            only = "" if EVERYWHERE in action.where else "  ·"
             lines.append(
                 Content.assemble(
                     ("  " + action.all_keys.ljust(_KEYS_WIDTH), "bold"),
                     action.help,
                     (risk, "$text-warning"),
-                    (only, "$foreground-muted"),
                 )
             )
         lines.append(Content(""))
-    lines.append(Content.styled("· only on this screen and some others", "$foreground-muted"))
-    lines.append(Content(""))
     lines += [Content(label) for label in _LABELS]
     lines.append(Content.styled(f"eagle-console {__version__}", "$foreground-muted"))
     return Content("\n").join(lines)

@@ -7,7 +7,7 @@ from textual.app import ComposeResult
 from textual.content import Content
 
 from eagle_console import format as fmt
-from eagle_console.client import HostClient
+from eagle_console.client import HostClient, Session
 from eagle_console.text import clean, shorten
 from eagle_console.tui import job_words
 from eagle_console.tui.actions import LOGS, bindings
@@ -32,7 +32,7 @@ class LogsScreen(ConsoleScreen):
     def __init__(self) -> None:
         super().__init__()
         self._job_id: str | None = None
-        self._reading: tuple[str, HostClient] | None = None
+        self._reading: tuple[str, Session] | None = None
         self._trouble = ""
 
     def compose_body(self) -> ComposeResult:
@@ -64,9 +64,9 @@ class LogsScreen(ConsoleScreen):
     def action_filter(self) -> None:
         self.query_one(FilterInput).open()
 
-    def action_back(self) -> None:
+    async def action_back(self) -> None:
         if not self.query_one(FilterInput).clear_filter():
-            super().action_back()
+            await super().action_back()
 
     def action_follow(self) -> None:
         log = self.query_one(LogView)
@@ -113,17 +113,16 @@ class LogsScreen(ConsoleScreen):
 
     def _read_if_needed(self) -> None:
         client = self.console_app.client
-        wanted = (self._job_id, client) if self._job_id is not None and client is not None else None
-        if wanted is None or wanted == self._reading:
+        if self._job_id is None or client is None or self._reading == (self._job_id, client.session):
             return
-        same_job = self._reading is not None and self._reading[0] == wanted[0]
-        self._reading = (wanted[0], wanted[1])
+        same_job = self._reading is not None and self._reading[0] == self._job_id
+        self._reading = (self._job_id, client.session)
         self._trouble = ""
         log = self.query_one(LogView)
         if not same_job:
             log.following = True
         log.reset()
-        self.run_worker(self._follow(wanted[0], wanted[1]), group="log", exclusive=True)
+        self.run_worker(self._follow(self._job_id, client), group="log", exclusive=True)
 
     async def _follow(self, job_id: str, client: HostClient) -> None:
         log = self.query_one(LogView)

@@ -1,10 +1,10 @@
-"""The form that starts a stage: parameters checked as they are typed, the exact command line, and why it cannot start."""
+"""The form that starts a stage: parameters checked as typed, the exact command line, and why it cannot start."""
 
 from __future__ import annotations
 
 import asyncio
 import uuid
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, ClassVar, cast
 
 from textual import on
 from textual.app import ComposeResult
@@ -33,7 +33,7 @@ _LABEL = 24
 class StageForm(ModalScreen[Job | None]):
     """Dismissed with the started job, or None. Trying again after a lost answer starts no second job: same key."""
 
-    BINDINGS: list[BindingType] = [  # noqa: RUF012
+    BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "cancel", "cancel", show=False),
         Binding("ctrl+s", "start", "start", show=False),
     ]
@@ -52,7 +52,7 @@ class StageForm(ModalScreen[Job | None]):
 
     def compose(self) -> ComposeResult:
         with VerticalScroll(classes="dialog -form", can_focus=False) as frame:
-            frame.border_title = Content(clean(f"Start {self._stage.name}", 60))  # type: ignore[assignment]
+            frame.border_title = Content(clean(f"Start {self._stage.name}", 60))
             yield Static(Content.styled(clean(self._stage.summary), "$foreground-muted"), classes="dialog-text")
             for number, info in enumerate(self._stage.parameters):
                 with Horizontal(classes="form-row"):
@@ -89,7 +89,11 @@ class StageForm(ModalScreen[Job | None]):
         event.stop()
         number, info = self._field(event.input)
         wrong = model.check_value(info, event.value.strip())
-        note = Content.styled(wrong, "bold $text-error") if wrong else Content.styled(model.hint(info), "$foreground-muted")
+        note = (
+            Content.styled(wrong, "bold $text-error")
+            if wrong
+            else Content.styled(model.hint(info), "$foreground-muted")
+        )
         self.query_one(f"#note-{number}", Static).update(note)
         event.input.set_class(bool(wrong), "-invalid")
         self._plan = None

@@ -8,7 +8,7 @@ from textual.content import Content
 from textual.widgets import DataTable
 
 from eagle_console import format as fmt
-from eagle_console.client import HostClient
+from eagle_console.client import HostClient, Session
 from eagle_console.text import clean
 from eagle_console.tui import job_words
 from eagle_console.tui.actions import STAGES, bindings
@@ -47,7 +47,7 @@ class StagesScreen(ConsoleScreen):
         super().__init__()
         self._stages: tuple[StageInfo, ...] = ()
         self._trouble = ""
-        self._asked: tuple[HostClient, tuple[str, ...]] | None = None
+        self._asked: tuple[Session, tuple[str, ...]] | None = None
 
     def compose_body(self) -> ComposeResult:
         yield Table(_STAGE_COLUMNS, id="stage-table")
@@ -56,8 +56,8 @@ class StagesScreen(ConsoleScreen):
         yield FilterInput()
 
     def on_mount(self) -> None:
-        self._stage_table.border_title = Content("Stages")  # type: ignore[assignment]
-        self._job_table.border_title = Content("Jobs")  # type: ignore[assignment]
+        self._stage_table.set_title("Stages")
+        self._job_table.set_title("Jobs")
         self._stage_table.focus()
         self.set_interval(REFRESH_SECONDS, self._ask_if_shown)
         super().on_mount()
@@ -91,11 +91,11 @@ class StagesScreen(ConsoleScreen):
         self._job_table.select(job_id)
         self._job_table.focus()
 
-    def action_open(self) -> None:
+    async def action_open(self) -> None:
         if self.focused is self._job_table:
             job = self.selected_job()
             if job is not None:
-                self.console_app.show_log(job.id)
+                await self.console_app.show_log(job.id)
         else:
             self.action_start()
 
@@ -109,14 +109,14 @@ class StagesScreen(ConsoleScreen):
     def action_filter(self) -> None:
         self.query_one(FilterInput).open()
 
-    def action_back(self) -> None:
+    async def action_back(self) -> None:
         if not self.query_one(FilterInput).clear_filter():
-            super().action_back()
+            await super().action_back()
 
     @on(DataTable.RowSelected)
-    def _row_selected(self, event: DataTable.RowSelected) -> None:
+    async def _row_selected(self, event: DataTable.RowSelected) -> None:
         event.stop()
-        self.action_open()
+        await self.action_open()
 
     @on(DataTable.RowHighlighted, "#stage-table")
     def _stage_highlighted(self) -> None:
@@ -143,7 +143,8 @@ class StagesScreen(ConsoleScreen):
         if self._trouble:
             detail.set_lines(prose(self._trouble, width, "$text-error"))
         elif stage is None:
-            words = "Asking the host for its stages ..." if self.console_app.client else "The stages come with a connection."
+            asks = self.console_app.client is not None
+            words = "Asking the host for its stages ..." if asks else "The stages come with a connection."
             detail.set_lines([Content.styled(words, "$foreground-muted")])
         else:
             command = prose(f"$ {clean(stage.command_line)}", width, "$foreground-muted") if stage.command_line else []
@@ -154,7 +155,7 @@ class StagesScreen(ConsoleScreen):
         client = self.console_app.client
         if client is None:
             return
-        wanted = (client, tuple(job.id for job in view.state.live_jobs()))
+        wanted = (client.session, tuple(job.id for job in view.state.live_jobs()))
         if wanted != self._asked:
             self._asked = wanted
             self.run_worker(self._ask(client), group="stages", exclusive=True)
@@ -197,4 +198,3 @@ def _job_row(view: View, job: Job) -> Row:
         fmt.clock(job.started if job.started is not None else job.created),
     )
     return Row(job.id, cells, styled=1, style=job_words.state_style(job))
-

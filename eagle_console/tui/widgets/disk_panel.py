@@ -17,6 +17,7 @@ from remote.protocol.disk import ArtifactUsage, DiskSnapshot
 from remote.protocol.host import Filesystem
 
 _SIZE = 8
+_BAR = "$secondary-lighten-3"
 _LOW_SHARE = 0.95
 """From this share on a file system is marked as nearly full."""
 
@@ -63,7 +64,7 @@ def capacity_line(filesystem: Filesystem, width: int, ascii: bool = False) -> Co
     elif share is not None and share >= _LOW_SHARE:
         numbers, style = numbers + "  NEARLY FULL", "bold $text-error"
     numbers = shorten(numbers, width)
-    return Content.assemble(meter(share, width - len(numbers), "$secondary", ascii), (numbers, style))
+    return Content.assemble(meter(share, width - len(numbers), _BAR, ascii), (numbers, style))
 
 
 def _entries(snapshot: DiskSnapshot, width: int, room: int, ascii: bool) -> list[Content]:
@@ -92,7 +93,7 @@ def _entry_line(entry: ArtifactUsage, largest: int, width: int, snapshot: DiskSn
     return Content.assemble(
         fit(clean(entry.name, 200), name_width),
         " ",
-        meter(share, bar, "$secondary", ascii),
+        meter(share, bar, _BAR, ascii),
         " ",
         (size.rjust(_SIZE), "bold"),
         (facts, "$foreground-muted"),

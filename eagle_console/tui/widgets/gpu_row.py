@@ -47,7 +47,9 @@ class Columns:
         wide = rest >= _MIN_BAR + _MIN_SPARK + 2
         history = min(60, (rest - 2) * 2 // 5) if wide else 0
         history = max(_MIN_SPARK, history) if wide else 0
-        return cls(index=index, bar=max(0, rest - (history + 1 if history else 0)), power=power, temp=temp, spark=history)
+        return cls(
+            index=index, bar=max(0, rest - (history + 1 if history else 0)), power=power, temp=temp, spark=history
+        )
 
 
 def header(columns: Columns) -> Content:
@@ -89,7 +91,7 @@ def gpu_row(gpu: Gpu, history: Sequence[float | None], columns: Columns, width: 
         degrees = _unit(gpu.temperature, "C" if ascii else "°") + ("!" if hot else "")
         parts += [" ", (degrees.rjust(_TEMP), "bold $text-error" if hot else "")]
     if columns.spark:
-        parts += [" ", (spark(history, columns.spark, ascii=ascii), "$text-success")]
+        parts += [" ", (spark(history, columns.spark, ascii=ascii), "$success 70%")]
     return Content.assemble(*parts)
 
 

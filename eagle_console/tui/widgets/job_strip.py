@@ -43,5 +43,9 @@ def _piece(view: View, job: Job) -> Content:
     time = fmt.duration(view.seconds(job))
     end = "" if job.state in LIVE_STATES else f" {job_words.exit_text(job)}".replace(f" {fmt.UNKNOWN}", "")
     percent = job.progress.percent
-    done = f" {fmt.percent(percent)}" if job.state in LIVE_STATES and percent is not None and not job.progress.ready else ""
+    done = (
+        f" {fmt.percent(percent)}"
+        if job.state in LIVE_STATES and percent is not None and not job.progress.ready
+        else ""
+    )
     return Content.assemble((clean(job.stage, 24), "bold"), "  ", job_words.state_content(job), f"{end}  {time}{done}")

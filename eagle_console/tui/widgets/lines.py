@@ -13,7 +13,7 @@ from textual.widget import Widget
 
 
 class Lines(Widget):
-    """Lines of ``Content``, each cut to the width. Bytes to the terminal, not Python, are the first cost of a screen."""
+    """Lines of ``Content``, each cut to the width: bytes to the terminal are the first cost of a screen."""
 
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
         super().__init__(id=id, classes=classes)

@@ -125,7 +125,11 @@ def _phases_in_a_row(job: Job, seconds: float | None, width: int, height: int) -
         running = phase.end is None and job.state in jobs.LIVE_STATES
         name = clean(phase.name, 40)
         time = fmt.duration(_phase_seconds(phase, seconds))
-        pieces.append(Content.styled(f"{name.upper() if running else name}\u00a0{time}", "bold" if running else "$foreground-muted"))
+        pieces.append(
+            Content.styled(
+                f"{name.upper() if running else name}\u00a0{time}", "bold" if running else "$foreground-muted"
+            )
+        )
     return Content("  ").join(pieces).wrap(width)[-height:] if pieces else []
 
 
@@ -167,7 +171,9 @@ def failure_lines(failure: Failure, width: int) -> list[Content]:
 
 def _figures(job: Job, width: int) -> list[Content]:
     figures = job.progress.figures or {}
-    return field("figures", ", ".join(f"{clean(name, 60)} {value:g}" for name, value in figures.items()), width, label=10)
+    return field(
+        "figures", ", ".join(f"{clean(name, 60)} {value:g}" for name, value in figures.items()), width, label=10
+    )
 
 
 def _empty(view: View, width: int) -> list[Content]:

@@ -47,7 +47,7 @@ class Panel(Lines, can_focus=True):
         title = Content.assemble((heading, "bold"), "  ", mark)
         if not title.is_same(self._title):
             self._title = title
-            self.border_title = title  # type: ignore[assignment]  # accepts Content, which is never read as markup
+            self.border_title = title  # Content is never read as markup
         lines = self.body(view, width, height)[:height]
         self.set_lines(lines if view.is_current(source) else [line.stylize("dim") for line in lines])
 

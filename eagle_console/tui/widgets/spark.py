@@ -1,4 +1,4 @@
-"""A history in block characters of one colour. Textual's own Sparkline colours every bar, which costs 20 times the bytes."""
+"""A history in block characters of one colour: Textual's Sparkline colours every bar, at 20 times the bytes."""
 
 from __future__ import annotations
 

@@ -1,11 +1,13 @@
-"""The top line: host, link, what needs to be known at once, and the clock. What does not fit is left out by importance."""
+"""The top line: host, link, what must be known at once, and the clock. What does not fit is left out."""
 
 from __future__ import annotations
+
+from typing import Any
 
 from textual.content import Content
 
 from eagle_console import format as fmt
-from eagle_console.state import Freshness, LinkState, freshness
+from eagle_console.state import Freshness, LinkState, Timed, freshness
 from eagle_console.text import clean, shorten
 from eagle_console.tui.view import View
 from eagle_console.tui.widgets.gpu_panel import gpu_summary
@@ -40,7 +42,8 @@ def link_mark(view: View) -> Content:
     """The state of the link in a word, with the age of the newest reading or the time to the next try."""
     link = view.state.link
     if link.state is LinkState.LIVE:
-        kind, age = freshness(view.state, view.state.gpus or view.state.host or view.state.jobs, view.now)
+        newest: Timed[Any] | None = view.state.gpus or view.state.host or view.state.jobs
+        kind, age = freshness(view.state, newest, view.now)
         if kind is Freshness.STALE:
             return Content.styled(f"STALE {fmt.age(age)}", "bold $text-warning")
         return Content.styled("LIVE" if age is None else f"LIVE {fmt.age(age)}", "bold $text-success")
@@ -75,8 +78,9 @@ def _facts(view: View) -> list[Content]:
     facts = []
     state = view.state
     running = len(state.live_jobs())
+    verb = "runs" if running == 1 else "run"
     if state.jobs is not None:
-        facts.append(Content(f"{fmt.plural(running, 'job')} {'runs' if running == 1 else 'run'}"))
+        facts.append(Content("no job runs" if not running else f"{fmt.plural(running, 'job')} {verb}"))
     if state.gpus is not None and state.gpus.value.gpus:
         snapshot = state.gpus.value
         facts.append(Content(shorten(gpu_summary(snapshot), 40)))

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from rich.color import Color, ColorParseError
 from rich.style import Style
 from rich.text import Text
 from textual.binding import Binding, BindingType
+from textual.content import Content
 from textual.widgets import DataTable
 
 from eagle_console.text import fit
@@ -34,9 +36,9 @@ class Row:
 
 
 class Table(DataTable[Text]):
-    """Rows replaced as a whole, painted only where they differ. Cells are ``Text``: a ``str`` would be read as markup."""
+    """Rows set as a whole, painted where they differ. Cells are ``Text``: a ``str`` would be read as markup."""
 
-    BINDINGS: list[BindingType] = [  # noqa: RUF012 - Textual's own type
+    BINDINGS: ClassVar[list[BindingType]] = [
         Binding("j", "cursor_down", "down", show=False),
         Binding("k", "cursor_up", "up", show=False),
     ]
@@ -64,6 +66,12 @@ class Table(DataTable[Text]):
         for number, row in enumerate(self._rows_shown):
             if row.key == key:
                 self.move_cursor(row=number)
+
+    def set_title(self, title: str) -> None:
+        """The title in the frame; a text, never markup."""
+        content = Content(title)
+        if self._border_title != content:
+            self.border_title = content
 
     def set_rows(self, rows: Sequence[Row]) -> None:
         """Shows ``rows``, in this order."""
