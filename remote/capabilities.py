@@ -6,6 +6,7 @@ Each part is made at its first use, so that an agent that only lists jobs never 
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Optional, TypeVar
@@ -39,6 +40,9 @@ JOB_LIST_SECONDS = 0.5
 FIRST_READING_SECONDS = 3.0
 """How long the GPUs may take to be read for the first time before they are shown as far as they are known."""
 
+CPU_SECONDS = 0.25
+"""The shortest time that a CPU load is measured over."""
+
 LABEL_SECONDS = 0.5
 """How long the GPUs wait for the list of jobs that names their processes, before they show the last one."""
 
@@ -59,9 +63,10 @@ class Capabilities:
         self._parts: dict[str, Any] = {}
         self._making = {name: threading.Lock() for name in ("store", "launcher", "gpus", "host", "disk")}
         self._jobs = Refreshed(lambda: self.store().list(), JOB_LIST_SECONDS)
+        self._host = Refreshed(lambda: self._host_sampler().sample(), CPU_SECONDS)
         self.operations: dict[str, Operation] = {
             "gpus": lambda args, key: self.gpus(),
-            "host": lambda args, key: self.host(),
+            "host": lambda args, key: self.host_measured(),
             "disk": lambda args, key: self.disk_after_pass(),
             "jobs": lambda args, key: self.jobs(),
             "job": lambda args, key: self.job(_text(args, "job")),
@@ -83,7 +88,17 @@ class Capabilities:
         return with_jobs(snapshot, owners) if owners else snapshot
 
     def host(self) -> HostSample:
-        return self._host_sampler().sample()
+        """The latest reading; its CPU load is None at the very first, since it is a mean over time."""
+        return self._host.get()
+
+    def host_measured(self) -> HostSample:
+        """A reading with the CPU load."""
+        sample = self.host()
+        if sample.cpu_percent is None:
+            time.sleep(CPU_SECONDS)
+            self._host.expire()
+            sample = self.host()
+        return sample
 
     def disk(self) -> DiskSnapshot:
         """The disk usage as far as it is known now."""

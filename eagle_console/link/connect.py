@@ -21,7 +21,7 @@ DEMO = "demo"
 
 @dataclass(frozen=True)
 class Target:
-    """A host to work on. Without a profile of that name the profile holds the address alone."""
+    """A host to work on. Where the configuration has no profile of that name, ``profile`` holds the address alone."""
 
     profile: HostProfile
 
@@ -34,7 +34,6 @@ class Target:
 class Endpoint:
     """A host that can be connected to again and again.
 
-    :param target: with the profile to use; that of the embedded host comes from the host itself.
     :param transport: makes a new connection at each call.
     """
 
@@ -55,10 +54,12 @@ def resolve(host: str, config: Config) -> Target:
 
     :raises AddressError: when it is none of these.
     """
-    profile = config.hosts.get(host)
-    if profile is None:
-        profile = HostProfile(name=host, address=host)
-    if profile.address not in (LOCAL, DEMO):
+    profile = config.hosts.get(host) or HostProfile(name=host, address=host)
+    if profile.address == DEMO:
+        from eagle_console.link.demo import demo_profile
+
+        profile = demo_profile()
+    elif profile.address != LOCAL:
         parse_address(profile.address)
     return Target(profile)
 
@@ -69,10 +70,10 @@ async def reach(target: Target) -> AsyncIterator[Endpoint]:
     if target.profile.address == LOCAL:
         yield Endpoint(target, LocalTransport)
     elif target.profile.address == DEMO:
-        from eagle_console.link.demo import demo_endpoint
+        from eagle_console.link.demo import run_demo
 
-        async with demo_endpoint(target) as endpoint:
-            yield endpoint
+        async with run_demo() as transport:
+            yield Endpoint(target, transport)
     else:
         from eagle_console.link.ssh import AsyncsshTransport
 

@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 class Publisher(Generic[T]):
-    """Holds a state that changes often and gives the newest to ``publish``: at once after a quiet time, else in time."""
+    """Holds a state that changes often and gives the newest to ``publish``: at once after a pause, else in turn."""
 
     def __init__(self, state: T, publish: Callable[[T], None]) -> None:
         self.state = state

@@ -90,7 +90,7 @@ class AsyncsshTransport:
         assert self._connection is not None, "the transport is not entered"
         try:
             process = await self._connection.create_process(
-                command, stdin=asyncssh.PIPE, encoding=None, request_pty=False, agent_forwarding=False
+                command, stdin=asyncssh.PIPE, encoding=None, request_pty=False
             )
         except (asyncssh.Error, OSError) as error:
             raise ConnectionLost(f"{self._address.host} does not run commands for us: {_reason(error)}") from None
@@ -117,7 +117,7 @@ async def _dial(
 
 
 def _read_config(address: Address) -> asyncssh.SSHClientConnectionOptions:
-    options: dict[str, Any] = {"host": address.host}
+    options: dict[str, Any] = {"host": address.host, "config": ()}  # () is the user's own file, as in ``connect``
     if address.user is not None:
         options["username"] = address.user
     if address.port is not None:
