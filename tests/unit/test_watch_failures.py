@@ -47,8 +47,8 @@ TABLE = [
     (
         "kv_cache_too_small",
         "ValueError: To serve at least one request with the models's max seq len (131072), (16.00 GiB KV cache is "
-        "needed, which is larger than the available KV cache memory (3.7 GiB). Based on the available memory, the estimated "
-        "maximum model length is 30000.",
+        "needed, which is larger than the available KV cache memory (3.7 GiB). Based on the available memory, "
+        "the estimated maximum model length is 30000.",
     ),
     (
         "kv_cache_too_small",
