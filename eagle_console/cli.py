@@ -13,7 +13,7 @@ from eagle_console.commands import disk, doctor, gpus, hosts, jobs, run, screen,
 from eagle_console.commands.invocation import DEFAULT_TIMEOUT, Invocation, Refused, UsageError
 from eagle_console.config import ConfigError
 from eagle_console.exit_codes import ExitCode
-from eagle_console.link.errors import LinkError, LinkTimeout
+from eagle_console.link.errors import AddressError, LinkError, LinkTimeout
 from eagle_console.output import Output
 from remote.protocol.errors import BAD_ARGUMENT, REFUSED, ProtocolError, RequestError
 
@@ -80,7 +80,7 @@ def _open_screen(call: Invocation) -> ExitCode:
 
 def _explain(error: Exception) -> tuple[ExitCode, str, str, str] | None:
     """Exit code, class, cause and remedy of an error that we know; None for a defect of ours."""
-    if isinstance(error, (UsageError, ConfigError)):
+    if isinstance(error, (UsageError, ConfigError, AddressError)):
         return (ExitCode.USAGE, "usage", str(error), "")
     if isinstance(error, Refused):
         return (ExitCode.REFUSED, "refused", str(error), "")
