@@ -101,9 +101,10 @@ def _run(folder: Path, losses: tuple[float, ...], total: int, steps: int, epoch_
     for epoch, loss in enumerate(losses):
         record = loss == min(losses[: epoch + 1])
         _epoch(folder / str(epoch), epoch, loss if record else None, (epoch + 1) * steps, per_epoch, command)
-        (folder / f"epoch{epoch}_end").symlink_to(str(epoch))
-        _set_times(folder / str(epoch), ended - (len(losses) - 1 - epoch) * epoch_seconds)
-    (folder / "checkpoint_best").symlink_to(str(best))
+        finished = ended - (len(losses) - 1 - epoch) * epoch_seconds
+        _set_times(folder / str(epoch), finished)
+        _link(folder / f"epoch{epoch}_end", str(epoch), finished)
+    _link(folder / "checkpoint_best", str(best), ended)
     for name in ("run.yaml", "train_command.txt"):
         _set_time(folder / name, ended - len(losses) * epoch_seconds)
     _set_time(folder, ended)
@@ -168,6 +169,11 @@ def _draft_config() -> dict[str, object]:
         },
         "simulated": True,
     }
+
+
+def _link(path: Path, target: str, wall: float) -> None:
+    path.symlink_to(target)
+    _set_time(path, wall)
 
 
 def _set_times(folder: Path, wall: float) -> None:

@@ -6,6 +6,7 @@ import shutil
 import struct
 import subprocess
 import sys
+import time
 import zipfile
 from pathlib import Path
 
@@ -48,6 +49,11 @@ def test_epochs_look_like_those_of_speculators(workspace: Path) -> None:
     assert state == {"epoch": 9, "local_step": 0, "global_step": 10_000}
     times = [(run / str(epoch)).stat().st_mtime for epoch in range(10)]
     assert [round(after - before) for before, after in zip(times, times[1:], strict=False)] == [166] * 9
+
+
+def test_nothing_in_a_finished_run_is_new(workspace: Path) -> None:
+    newest = max(path.lstat().st_mtime for path in (workspace / "output_1k").rglob("*"))
+    assert newest < time.time() - 6 * 86_400
 
 
 def test_every_safetensors_file_is_covered_by_its_header(workspace: Path) -> None:
