@@ -37,7 +37,7 @@ class Action:
     :param keys: Textual's names of the keys; the first is the one that is shown.
     :param label: one or two words for the footer.
     :param help: one sentence for the help screen and the palette.
-    :param action: Textual's action string; a name without a prefix is looked up on the screen, then on the app.
+    :param action: Textual's action string; without a prefix it belongs to the screens named in ``where``.
     :param where: the screens on which the key works, or ``EVERYWHERE``.
     :param footer: whether the footer shows it.
     """
@@ -78,7 +78,7 @@ ACTIONS: tuple[Action, ...] = (
     Action("stages", ("2",), "Stages", "Stages of the pipeline and all jobs", GO, "app.go('stages')", footer=True),
     Action("logs", ("3",), "Logs", "The log of a job", GO, "app.go('logs')", footer=True),
     Action("load", ("6",), "Load", "The model load with all phases", GO, "app.go('load')", footer=True),
-    Action("back", ("escape",), "back", "One level back: filter, zoom, screen", GO, "back"),
+    Action("back", ("escape",), "back", "One level back: filter, zoom, screen", GO, "screen.back"),
     Action(
         "open", ("enter",), "open", "Open what is selected: a panel, a stage's form, a job's log", GO, "open",
         where=(DASHBOARD, STAGES), footer=True,

@@ -59,6 +59,10 @@ class GpusScreen(ConsoleScreen):
         yield Table(_COLUMNS, id="holders")
         yield FilterInput()
 
+    def on_mount(self) -> None:
+        self.query_one(Table).focus()
+        super().on_mount()
+
     def paint(self, view: View) -> None:
         gpus = view.state.gpus.value.gpus if view.state.gpus else ()
         room = self.query_one("#body").size.height

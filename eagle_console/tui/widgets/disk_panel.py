@@ -46,6 +46,8 @@ class DiskPanel(Panel):
         if snapshot.problem:
             return [*capacity, *prose(clean(snapshot.problem), width, "$text-error")]
         scan = [Content.styled(shorten(_scan_text(snapshot), width), "$foreground-muted")]
+        if height < 6 and not snapshot.scanning and snapshot.entries:
+            scan = []
         room = height - len(capacity) - len(scan)
         return [*capacity, *_entries(snapshot, width, room, view.ascii), *scan]
 

@@ -68,7 +68,7 @@ class GpuPanel(Panel):
 
 def gpu_lines(view: View, snapshot: GpuSnapshot, width: int) -> list[Content]:
     """The names of the columns and a line for each GPU."""
-    columns = Columns.for_width(width, len(snapshot.gpus))
+    columns = Columns.for_width(width, snapshot.gpus)
     history = view.state.gpu_history
     rows = [gpu_row(gpu, history.get(gpu.index, ()), columns, width, view.ascii) for gpu in snapshot.gpus]
     return [header(columns), *rows]

@@ -16,7 +16,7 @@ from remote.protocol.gpu import GPU_ERROR, GPU_LOST, GPU_OK, GPU_SILENT, Gpu
 HOT_CELSIUS = 85
 """From here a temperature is marked: data-centre GPUs begin to slow down a few degrees above it."""
 
-_MEMORY, _UTIL, _POWER, _TEMP = 15, 4, 5, 4
+_UTIL, _POWER, _TEMP = 4, 5, 4
 _MIN_BAR, _MIN_SPARK = 6, 5
 
 _WORDS = {
@@ -32,24 +32,24 @@ class Columns:
 
     index: int
     bar: int
+    memory: int
     power: bool
     temp: bool
     spark: int
 
     @classmethod
-    def for_width(cls, width: int, gpus: int) -> Columns:
+    def for_width(cls, width: int, gpus: Sequence[Gpu]) -> Columns:
         """The columns for rows of ``width`` cells; the sparkline goes first, then power, then temperature."""
-        index = max(1, len(str(max(0, gpus - 1))))
-        rest = width - index - 1 - (_MEMORY + 1) - (_UTIL + 1)
+        index = max([1, *(len(str(gpu.index)) for gpu in gpus)])
+        memory = max([10, *(len(fmt.gib_of(gpu.memory_total, gpu.memory_total)) for gpu in gpus)])
+        rest = width - index - 1 - (memory + 1) - (_UTIL + 1)
         power = rest - (_POWER + 1) - (_TEMP + 1) >= _MIN_BAR
         temp = rest - (_TEMP + 1) >= _MIN_BAR
         rest -= (_POWER + 1 if power else 0) + (_TEMP + 1 if temp else 0)
         wide = rest >= _MIN_BAR + _MIN_SPARK + 2
         history = min(60, (rest - 2) * 2 // 5) if wide else 0
         history = max(_MIN_SPARK, history) if wide else 0
-        return cls(
-            index=index, bar=max(0, rest - (history + 1 if history else 0)), power=power, temp=temp, spark=history
-        )
+        return cls(index, max(0, rest - (history + 1 if history else 0)), memory, power, temp, history)
 
 
 def header(columns: Columns) -> Content:
@@ -57,7 +57,7 @@ def header(columns: Columns) -> Content:
     cells = [
         " " * columns.index,
         fit("memory", columns.bar),
-        "used/total".rjust(_MEMORY),
+        "used/total".rjust(columns.memory),
         "util".rjust(_UTIL),
     ]
     if columns.power:
@@ -80,7 +80,7 @@ def gpu_row(gpu: Gpu, history: Sequence[float | None], columns: Columns, width: 
         " ",
         meter(share, columns.bar, "$primary", ascii),
         " ",
-        fmt.gib_of(gpu.memory_used, gpu.memory_total).rjust(_MEMORY),
+        fmt.gib_of(gpu.memory_used, gpu.memory_total).rjust(columns.memory),
         " ",
         fmt.percent(gpu.utilization).rjust(_UTIL),
     ]

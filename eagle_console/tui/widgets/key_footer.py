@@ -26,10 +26,7 @@ def footer_line(screen_name: str, running: int, width: int) -> Content:
     """The line for a width: screens, then what can be done here, then help and quit."""
     shown = [action for action in actions_at(screen_name) if action.footer]
     last = [action for action in shown if action.id in ("help", "quit")]
-    keeps = f" ({fmt.plural(running, 'job')} {'keeps' if running == 1 else 'keep'} running)" if running else ""
     end = Content("  ").join(_key(action, screen_name) for action in last)
-    if keeps and end.cell_length + len(keeps) + 30 < width:
-        end = Content.assemble(end, (keeps, "$foreground-muted"))
     line = Content(" ")
     for action in shown:
         if action in last:
@@ -38,7 +35,9 @@ def footer_line(screen_name: str, running: int, width: int) -> Content:
         if longer.cell_length + end.cell_length > width:
             break
         line = longer
-    return Content.assemble(line, end)
+    keeps = f" ({fmt.plural(running, 'job')} {'keeps' if running == 1 else 'keep'} running)" if running else ""
+    line = Content.assemble(line, end)
+    return Content.assemble(line, (keeps, "$foreground-muted")) if line.cell_length + len(keeps) <= width else line
 
 
 def _key(action: Action, screen_name: str) -> Content:
