@@ -1,0 +1,1 @@
+"""Benchmarks: speed and size of the parts, each beside a named peer in the same run."""
