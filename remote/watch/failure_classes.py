@@ -18,7 +18,11 @@ ANY_TIME, BEFORE_MODEL_LOADED, AFTER_MODEL_LOADED, WITH_DRAFT, BEFORE_ENGINE = (
 
 @dataclass(frozen=True)
 class FailureClass:
-    """One class. ``weak`` classes are symptoms of another rank's end and count only where no other cause is found."""
+    """One class.
+
+    :param weak: counts only where no other cause is found, as the echo of another rank's end.
+    :param frame: what the source line of the traceback's innermost frame must hold besides.
+    """
 
     name: str
     patterns: tuple[re.Pattern[str], ...]
@@ -26,12 +30,13 @@ class FailureClass:
     remedy: str
     when: str = ANY_TIME
     weak: bool = False
+    frame: str = ""
 
 
 def _class(
-    name: str, *patterns: str, cause: str, remedy: str, when: str = ANY_TIME, weak: bool = False
+    name: str, *patterns: str, cause: str, remedy: str, when: str = ANY_TIME, weak: bool = False, frame: str = ""
 ) -> FailureClass:
-    return FailureClass(name, tuple(re.compile(pattern) for pattern in patterns), cause, remedy, when, weak)
+    return FailureClass(name, tuple(re.compile(pattern) for pattern in patterns), cause, remedy, when, weak, frame)
 
 
 _GPU_OOM = r"\bOutOfMemoryError: |CUDA out of memory"
@@ -89,6 +94,13 @@ CLASSES = (
         r"header too (?:large|small)|Header(?:TooLarge|TooSmall)",
         cause="A checkpoint file is no weights file: it is empty, or a Git LFS pointer in its place.",
         remedy="Run git lfs pull, or download the checkpoint again.",
+    ),
+    _class(
+        "lfs_pointer",
+        r"^MemoryError$",
+        cause="A checkpoint file is no weights file: its first letters were taken for the length of a header.",
+        remedy="Run git lfs pull, or download the checkpoint again.",
+        frame=r"length_of_metadata",  # vLLM 0.32 reads the header itself before safetensors does
     ),
     _class(
         "corrupt_shard",
@@ -163,6 +175,7 @@ CLASSES = (
     _class(
         "hf_offline",
         r"LocalEntryNotFoundError|Can't load the configuration of|OSError: .* is not a local folder",
+        r"HFValidationError: Repo id must be in the form",  # what a path that does not exist is taken for
         cause="The model is not on this host and cannot be fetched.",
         remedy="Check the verifier's path; with HF_HUB_OFFLINE=1 it must be a local folder.",
     ),
@@ -220,10 +233,18 @@ CLASSES = (
     ),
     _class(
         "config",
-        r"ValueError: (?P<reason>.*)|pydantic.*ValidationError: |.*: error: (?:unrecognized|argument|the following)",
+        r"ValueError: |^  Value error, |^\S+(?: serve)?: error: ",
         cause="vLLM refuses an option or a value.",
         remedy="Read the line and correct the option.",
         when=BEFORE_ENGINE,
+    ),
+    _class(
+        "config",
+        r"ValidationError: \d+ validation errors? for",  # the reason follows on the next line
+        cause="vLLM refuses an option or a value.",
+        remedy="Read the lines after this one in the log and correct the option.",
+        when=BEFORE_ENGINE,
+        weak=True,
     ),
 )
 

@@ -20,18 +20,24 @@ MAX_LINE = 500
 
 _QUIET = ("DEBUG", "INFO", "WARNING")  # a failure is an error line, or text that no logger wrote
 _EXCEPTION = re.compile(r"(?:\w+\.)*[A-Z]\w*(?:Error|Exception|Exit|Interrupt|Timeout)(?:\(\w+\))?(?:: .*|$)")
+_FRAME = re.compile(r'    |  File "')  # a traceback quotes source text, which may hold any message
+_SOURCE = re.compile(r"[^\s^~]")  # but not the line of ^^^^ below it
 _WANTED_END = re.compile(r"KeyboardInterrupt|SystemExit: 0$")
 
 
 @dataclass(frozen=True)
 class Scan:
-    """What has been found so far: the first of each kind. ``load`` tells how far the start was."""
+    """What has been found so far: the first of each kind.
+
+    ``load`` tells how far the start was, ``frame`` is the last source line of a traceback that has not ended yet.
+    """
 
     cause: Optional[Failure] = None
     weak: Optional[Failure] = None
     engine_exception: str = ""
     exception: str = ""
     engine_spoke: bool = False
+    frame: str = ""
     load: vllm_load.LoadState = field(default_factory=vllm_load.initial)
 
 
@@ -50,7 +56,11 @@ def read_line(scan: Scan, line: str) -> Scan:
     message = record.message.rstrip()
     if scan.cause or record.level in _QUIET or not message or classes.HARMLESS.search(message):
         return scan
+    if _FRAME.match(message):
+        return replace(scan, frame=message[:MAX_LINE]) if _SOURCE.search(message) else scan
     found = _classify(scan, message, inside)
+    if scan.frame:
+        scan = replace(scan, frame="")
     if found is not None:
         klass, failure = found
         if not klass.weak:
@@ -80,14 +90,14 @@ def verdict(scan: Scan, code: Optional[int], signal: Optional[int]) -> Optional[
 
 def _classify(scan: Scan, message: str, inside: bool) -> Optional[tuple[classes.FailureClass, Failure]]:
     for klass in classes.CLASSES:
-        if not _applies(klass.when, scan, inside):
+        if klass.frame not in scan.frame or not _applies(klass.when, scan, inside):
             continue
         for pattern in klass.patterns:
             match = pattern.search(message)
             if match:
                 words = {name: value or "?" for name, value in match.groupdict().items()}
                 cause, remedy = klass.cause.format_map(words), klass.remedy.format_map(words)
-                return klass, Failure(klass.name, cause, remedy, message[:MAX_LINE])
+                return klass, Failure(klass.name, cause, remedy, message.strip()[:MAX_LINE])
     return None
 
 

@@ -76,6 +76,7 @@ TABLE = [
     ("hf_gated", "huggingface_hub.errors.GatedRepoError: 401 Client Error. Cannot access gated repo for url x"),
     ("hf_offline", "huggingface_hub.errors.LocalEntryNotFoundError: Cannot find an appropriate snapshot folder"),
     ("hf_offline", "OSError: some/name is not a local folder and is not a valid model identifier"),
+    ("hf_offline", "HFValidationError: Repo id must be in the form 'repo_name' or 'namespace/repo_name': '/no/folder'"),
     ("disk_full", "OSError: [Errno 28] No space left on device: '/root/.triton/cache/x'"),
     ("disk_full", "OSError: [Errno 122] Disk quota exceeded"),
     ("host_oom_killed", "RuntimeError: Engine core initialization failed. Failed core proc(s): {'EngineCore_DP0': -9}"),
@@ -105,7 +106,7 @@ def test_class_of_a_message(klass: str, text: str) -> None:
             prefix = ""
         failure = verdict(STARTED, prefix + text)
         assert failure.klass == klass
-        assert failure.line == text
+        assert failure.line == text.strip()
         assert failure.cause.endswith(".")
         assert "{" not in failure.cause + failure.remedy
 
@@ -134,6 +135,7 @@ def test_draft_failures_need_a_draft() -> None:
     "text",
     [
         API + "pydantic_core._pydantic_core.ValidationError: 1 validation error for ModelConfig",
+        "  Value error, User-specified max_model_len (100000000) is greater than the derived max_model_len",
         "ValueError: Cannot use x with y",
         "vllm serve: error: unrecognized arguments: --max-modl-len 4096",
         "api_server.py: error: argument --dtype: invalid choice: 'flaot32'",
@@ -142,6 +144,24 @@ def test_draft_failures_need_a_draft() -> None:
 def test_refused_options_before_the_engine(text: str) -> None:
     assert verdict(text, code=2).klass == "config"
     assert verdict(STARTED, text).klass != "config"
+
+
+def test_the_reason_is_on_the_line_after_the_validation_error() -> None:
+    reason = "  Value error, User-specified max_model_len (100000000) is greater than the derived max_model_len"
+    failure = verdict("pydantic_core._pydantic_core.ValidationError: 1 validation error for ModelConfig", reason)
+    assert failure.line == reason.strip()
+
+
+def test_a_pointer_file_that_vllm_reads_itself() -> None:
+    source = '    metadata = json.loads(f.read(length_of_metadata).decode("utf-8"))'
+    marks = "               ^^^^^^^^^^^^^^^^^^^^^"
+    assert verdict('  File "hub.py", line 9, in parse', source, marks, "MemoryError").klass == "lfs_pointer"
+    assert verdict('  File "hub.py", line 9, in parse', "    f.read(size)", "MemoryError").klass == "exception"
+    assert verdict(source, "another line", "MemoryError").klass == "exception"
+
+
+def test_source_text_in_a_traceback_is_no_message() -> None:
+    assert verdict('    if "CUDA out of memory" in str(error):', "RuntimeError: other").klass == "exception"
 
 
 def test_the_cause_is_the_first_and_not_its_consequences() -> None:
