@@ -42,6 +42,7 @@ from remote.protocol.frames import (
     frame_from_wire,
 )
 from remote.subscriptions import TOPICS, Subscriptions
+from remote.telemetry.host import psutil_available
 
 HELLO_SECONDS = 10.0
 """How long the console may take for its first frame."""
@@ -232,7 +233,7 @@ def _introduction(policy: policies.Policy, capabilities: Capabilities, bundle_di
         roots=policy.roots,
         operations=tuple(capabilities.operations),
         topics=TOPICS,
-        psutil=_has_psutil(),
+        psutil=psutil_available(),
         bundle_dir=bundle_dir or "",
     )
 
@@ -242,15 +243,6 @@ def _user_name() -> str:
         return pwd.getpwuid(os.getuid()).pw_name
     except KeyError:
         return str(os.getuid())  # a container whose user has no entry
-
-
-def _has_psutil() -> bool:
-    """Whether psutil loads: its folder can be there and its library not load, from a file system mounted noexec."""
-    try:
-        import psutil  # noqa: F401
-    except Exception:
-        return False
-    return True
 
 
 def _lease() -> float:
