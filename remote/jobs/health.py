@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import http.client
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Optional
 from urllib.parse import urlsplit
 
 POLL_SECONDS = 1.0
 READY_POLL_SECONDS = 5.0
 TIMEOUT_SECONDS = 5.0
 FAILURES_UNTIL_UNHEALTHY = 3  # a server that decodes a long batch may miss an answer or two
+
+
+NOT_OURS = "another process than this job's answers on its port"
 
 
 @dataclass(frozen=True)
@@ -25,11 +30,15 @@ class Health:
 
 
 class HealthPoller:
-    """Polls a health URL on loopback from a thread of its own."""
+    """Polls a health URL on loopback from a thread of its own.
 
-    def __init__(self, url: str, poll_seconds: float = POLL_SECONDS) -> None:
+    :param is_ours: whether the stage's own processes listen there, None when that cannot be known. Asked before the
+        first answer of 200 counts.
+    """
+
+    def __init__(self, url: str, is_ours: Callable[[], Optional[bool]]) -> None:
         self._url = url
-        self._poll_seconds = poll_seconds
+        self._is_ours = is_ours
         self._stop = threading.Event()
         self._latest = Health()
         self._thread = threading.Thread(target=self._run, name="health", daemon=True)
@@ -49,10 +58,12 @@ class HealthPoller:
         failures = 0
         while not self._stop.is_set():
             problem = ask(self._url, TIMEOUT_SECONDS)
+            if not problem and not self._latest.healthy and self._is_ours() is False:
+                problem = NOT_OURS
             failures = failures + 1 if problem else 0
             healthy = not problem or (self._latest.healthy and failures < FAILURES_UNTIL_UNHEALTHY)
             self._latest = Health(healthy, problem)
-            self._stop.wait(READY_POLL_SECONDS if healthy and not problem else self._poll_seconds)
+            self._stop.wait(READY_POLL_SECONDS if healthy and not problem else POLL_SECONDS)
 
 
 def ask(url: str, timeout: float) -> str:

@@ -63,12 +63,15 @@ class Launcher:
             the job directory or the runner cannot be made, and as ``plan``.
         """
         self._policy.require_writable()
-        known = self._store.with_key(key) if key else None
-        if known is not None:
+        try:
+            self._checked(request)  # before anything is made on the disk
+        except RequestError:
+            known = self._launched(key)  # what stands in the way may be this key's own job
+            if known is None:
+                raise
             return known
-        self._checked(request)  # before anything is made on the disk
         with _launch_lock(self._store.folder or ""):
-            known = self._store.with_key(key) if key else None
+            known = self._launched(key)
             if known is not None:
                 return known
             directory = self._create(self._checked(request), request, key)
@@ -102,6 +105,9 @@ class Launcher:
         elif runner is not None:
             send(runner, KNOCK)
         return self._store.find(job.id)
+
+    def _launched(self, key: Optional[str]) -> Optional[Job]:
+        return self._store.with_key(key) if key else None
 
     def _plan(self, request: LaunchRequest) -> Plan:
         living = tuple(job for job in self._store.list().jobs if job.state in jobs.LIVE_STATES)

@@ -8,12 +8,13 @@ import subprocess
 import time
 from collections.abc import Sequence
 from typing import Optional
+from urllib.parse import urlsplit
 
 from remote import procfs
-from remote.jobs import records, sampling
+from remote.jobs import listening, records, sampling
 from remote.jobs.appending import EventLog, ThinningFile
 from remote.jobs.ending import Ending
-from remote.jobs.health import HealthPoller
+from remote.jobs.health import NOT_OURS, HealthPoller
 from remote.jobs.logwatch import LogWatch, watcher_for
 from remote.jobs.records import RecordError, read_record, write_record
 from remote.jobs.signals import become_subreaper, outcome, reap, signal_name
@@ -50,8 +51,11 @@ class Supervision:
         self._outcome: Optional[tuple[Optional[int], Optional[int]]] = None
         self._stop: Optional[StopRequest] = None
         self._stopped = False  # the stop came while the main process ran; a later one does not make a failure a stop
-        self._health = HealthPoller(spec.health_url) if spec.health_url and spec.kind == jobs.KIND_SERVICE else None
+        self._health: Optional[HealthPoller] = None
+        if spec.health_url and spec.kind == jobs.KIND_SERVICE:
+            self._health = HealthPoller(spec.health_url, self._listens)
         self._healthy = False
+        self._foreign = False  # somebody else has answered the health check
         self._progress = Progress()
         self._processes: tuple[ProcessId, ...] = ()
         self._scanned = float("-inf")
@@ -129,12 +133,12 @@ class Supervision:
                 status
             )  # reaped here, so that Popen does not ask for it again
             ending.main_ended(now)
-        if self._watch is not None:
-            self._guarded_watch(now)
         self._look_for_stop(ending)
         if self._stop is not None or self._outcome is not None:
             ending.step(now, main_lives=self._outcome is None)
         self._observe_health()
+        if self._watch is not None:
+            self._guarded_watch(now)
         self._scan(now)
         self._events.flush()
         self._state_file.offer(self._state(), now)
@@ -152,6 +156,8 @@ class Supervision:
     def _set_progress(self, progress: Progress) -> None:
         self._progress = progress
         for phase in progress.phases[self._seen_phases :]:
+            if phase.name == jobs.READY:
+                continue  # has an event of its own
             detail = f": {phase.detail}" if phase.detail else ""
             self._events.add(
                 jobs.EVENT_PHASE, f"{phase.name}{detail}", {"phase": phase.name, "at": round(phase.start, 3)}
@@ -193,7 +199,14 @@ class Supervision:
             self._events.add(jobs.EVENT_READY, f"Ready after {self._at():.1f} s.", {"seconds": round(self._at(), 3)})
         if self._healthy and not health.healthy and self._stop is None:
             self._warn(f"The health check fails: {health.problem}.")
+        if health.problem == NOT_OURS and not self._foreign:
+            self._foreign = True
+            self._warn(f"Not ready: {NOT_OURS}.")
         self._healthy = health.healthy
+
+    def _listens(self) -> Optional[bool]:
+        port = urlsplit(self._spec.health_url or "").port
+        return listening.listens(port, [process.pid for process in self._members()]) if port else None
 
     def _scan(self, now: float) -> None:
         if now - self._scanned < SCAN_SECONDS:
