@@ -187,11 +187,19 @@ CLASSES = (
     ),
     _class(
         "host_oom_killed",
-        r"Failed core proc\(s\): \{[^}]*-9\b",
+        r"Failed core proc\(s\): \{[^}]*-9\b|Worker proc \S+ died unexpectedly \(exit code: -9\)",
         r"Out of memory: Killed process",
         r"^(?:.*: line \d+: +\d+ )?Killed(?: |$)",
         cause="A process of the server was killed (SIGKILL), as the kernel does when the host's memory runs out.",
         remedy="See dmesg for 'Out of memory'; use fewer load threads, no eager or prefetch loading, no swap space.",
+    ),
+    _class(
+        "process_died",
+        r"Failed core proc\(s\): \{[^}]*-(?P<signal>\d+)",
+        r"Worker proc \S+ died unexpectedly \(exit code: -(?P<signal>\d+)\)",
+        cause="A process of the server was ended by signal {signal} and left no reason in the log.",
+        remedy="",
+        weak=True,
     ),
     _class(
         "trust_remote_code",

@@ -80,7 +80,10 @@ TABLE = [
     ("disk_full", "OSError: [Errno 28] No space left on device: '/root/.triton/cache/x'"),
     ("disk_full", "OSError: [Errno 122] Disk quota exceeded"),
     ("host_oom_killed", "RuntimeError: Engine core initialization failed. Failed core proc(s): {'EngineCore_DP0': -9}"),
+    ("host_oom_killed", "Worker proc VllmWorker-0 died unexpectedly (exit code: -9), shutting down executor."),
     ("host_oom_killed", "Killed"),
+    ("process_died", "Worker proc VllmWorker-0 died unexpectedly (exit code: -11), shutting down executor."),
+    ("process_died", "RuntimeError: Engine core initialization failed. Failed core proc(s): {'EngineCore': -11}"),
     ("host_oom_killed", "start.sh: line 3:  1234 Killed                  vllm serve x"),
     ("trust_remote_code", "ValueError: The model x has code. Please pass the argument `trust_remote_code=True`"),
     ("unsupported_arch", "ValueError: Model architectures ['NewForCausalLM'] are not supported for now."),
@@ -190,6 +193,21 @@ def test_a_known_class_counts_before_an_unknown_exception() -> None:
         STARTED, WORKER + "ImportError: optional thing", WORKER + "OSError: [Errno 28] No space left on device"
     )
     assert failure.klass == "disk_full"
+
+
+def test_a_killed_worker_is_the_cause_of_what_the_engine_and_the_server_say() -> None:
+    failure = verdict(
+        STARTED,
+        LOADED,
+        ENGINE + "Worker proc VllmWorker-0 died unexpectedly (exit code: -9), shutting down executor.",
+        ENGINE + "EngineCore encountered a fatal error.",
+        ENGINE + "RuntimeError: Executor failed.",
+        API + "AsyncLLM output_handler failed.",
+        API + "vllm.v1.engine.exceptions.EngineDeadError: EngineCore encountered an issue. See stack trace (above)",
+        "RuntimeError: Executor failed.",
+        code=0,
+    )
+    assert failure.klass == "host_oom_killed"
 
 
 def test_echoes_count_only_where_nothing_else_does() -> None:
