@@ -17,6 +17,7 @@ from remote.watch import failure_classes as classes
 from remote.watch import lines, vllm_load, vllm_wording
 
 MAX_LINE = 500
+_SEARCHED = 4096  # of a line: causes stand at its beginning, and some patterns are slow on long nonsense
 
 _QUIET = ("DEBUG", "INFO", "WARNING")  # a failure is an error line, or text that no logger wrote
 _EXCEPTION = re.compile(r"(?:\w+\.)*[A-Z]\w*(?:Error|Exception|Exit|Interrupt|Timeout)(?:\(\w+\))?(?:: .*|$)")
@@ -53,7 +54,7 @@ def read_line(scan: Scan, line: str) -> Scan:
     inside = record.role in (lines.ENGINE, lines.WORKER)
     if load is not scan.load or (inside and not scan.engine_spoke):
         scan = replace(scan, load=load, engine_spoke=scan.engine_spoke or inside)
-    message = record.message.rstrip()
+    message = record.message[:_SEARCHED].rstrip()
     if scan.cause or record.level in _QUIET or not message or classes.HARMLESS.search(message):
         return scan
     if _FRAME.match(message):
