@@ -14,7 +14,9 @@ MAX_LINES = 20_000
 _BAR = re.compile(r"^(?P<name>[^|\n]{0,120}?):?\s*\d{1,3}%(?:\s+Completed)?\s*\|")
 """A progress bar's line as tqdm and vLLM print it; each one is ended by a carriage return, not a line end."""
 
-_ERROR = re.compile(r"\bERROR\b|\bCRITICAL\b|\bFATAL\b|^Traceback \(most recent call last\)|^\w*(?:Error|Exception)\b:")
+_ERROR = re.compile(
+    r"\bERROR\b|\bCRITICAL\b|\bFATAL\b|^Traceback \(most recent call last\)|^[\w.]*(?:Error|Exception)\b:"
+)
 _WARNING = re.compile(r"\bWARNING\b|\bWARN\b")
 
 

@@ -86,7 +86,7 @@ def _go(screen: str, key: str, start: str = "0") -> None:
     async def check(app: TestConsole, pilot: Pilot[None]) -> None:
         await _press(pilot, start, key)
         assert app.current_mode == screen
-        assert app.screen.NAME == screen  # type: ignore[attr-defined]
+        assert screen == app.screen.NAME  # type: ignore[attr-defined]
 
 
 for _screen, _key, _start in (

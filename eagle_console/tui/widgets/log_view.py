@@ -56,8 +56,7 @@ class LogView(ScrollView, can_focus=True):
 
     def follow(self, following: bool) -> None:
         self.following = following
-        if following:
-            self.scroll_end(animate=False, immediate=True, x_axis=False)
+        self._stay_at_end()
 
     def jump_to(self, number: int) -> None:
         """Stops following and shows the line ``number`` of the shown ones, marked."""
@@ -115,12 +114,15 @@ class LogView(ScrollView, can_focus=True):
             self.virtual_size = Size(width, self._ends[-1] if self._ends else 0)
         else:
             self._ends = []
-            widest = max((len(line) for line in shown[added_from:]), default=0)
-            widest = max(widest, self.virtual_size.width if added_from else 0, width)
-            self.virtual_size = Size(widest, len(shown))
-        if self.following:
-            self.scroll_end(animate=False, immediate=True, x_axis=False)
+            widest = max((cell_len(line) for line in shown[added_from:]), default=1)
+            self.virtual_size = Size(max(widest, self.virtual_size.width if added_from else 1), len(shown))
+        self._stay_at_end()
+        self.call_after_refresh(self._stay_at_end)  # a scrollbar that appears takes a line
         self.refresh()
+
+    def _stay_at_end(self) -> None:
+        if self.following:
+            self.scroll_end(animate=False, immediate=True, x_axis=False, force=True)
 
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
         super().watch_scroll_y(old_value, new_value)
