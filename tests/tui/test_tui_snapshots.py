@@ -1,4 +1,4 @@
-"""Pictures of the screens at the smallest and at the reference size. `pytest tests/tui --snapshot-update` renews them."""
+"""Pictures of the screens at the smallest and the reference size; ``--snapshot-update`` renews them."""
 
 from __future__ import annotations
 
