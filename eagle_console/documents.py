@@ -14,7 +14,7 @@ from remote.protocol.disk import DiskSnapshot
 from remote.protocol.frames import AgentHello
 from remote.protocol.gpu import Gpu, GpuSnapshot
 from remote.protocol.host import Filesystem, HostSample
-from remote.protocol.jobs import Job, LogChunk
+from remote.protocol.jobs import Job
 from remote.protocol.progress import Failure, Progress
 from remote.protocol.stages import Check, StageInfo
 
@@ -148,10 +148,6 @@ def stage(value: StageInfo) -> Document:
         "command_line": value.command_line,
         "simulated": value.simulated,
     }
-
-
-def log(chunk: LogChunk) -> Document:
-    return {"job": chunk.job, "size": chunk.size, "lines": list(chunk.lines)}
 
 
 def agent(hello: AgentHello) -> Document:

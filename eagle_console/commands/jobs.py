@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import AsyncIterator
 
 from eagle_console import documents
 from eagle_console.client import HostClient
@@ -13,7 +14,7 @@ from eagle_console.format import UNKNOWN, clock, done_of, duration, duration_in_
 from eagle_console.output import Output
 from pipeline.plan.catalog import STAGES
 from remote.protocol.errors import CONFLICT, RequestError
-from remote.protocol.jobs import ENDED_STATES, LIVE_STATES, Job
+from remote.protocol.jobs import ENDED_STATES, LIVE_STATES, Job, LogChunk
 
 _POLL_SECONDS = 0.3
 DEFAULT_TAIL = 200
@@ -62,13 +63,22 @@ async def logs(call: Invocation) -> ExitCode:
         if call.arguments.follow:
             await _follow(call, client, pattern)
             return ExitCode.DONE
-        chunk = await client.read_log(call.arguments.job, tail=call.arguments.tail)
-    lines = tuple(line for line in chunk.lines if pattern is None or pattern.search(line))
+        chunks = [chunk async for chunk in _tail(client, call.arguments.job, call.arguments.tail)]
+    lines = [line for chunk in chunks for line in chunk.lines if pattern is None or pattern.search(line)]
     if call.out.json:
-        call.out.document({**documents.log(chunk), "lines": list(lines)})
+        call.out.document({"job": chunks[0].job, "size": chunks[0].size, "lines": lines})
     for line in lines:
         call.out.line(line)
     return ExitCode.DONE
+
+
+async def _tail(client: HostClient, name: str, count: int) -> AsyncIterator[LogChunk]:
+    """The last ``count`` lines of a log as it is now; many lines come in several pieces."""
+    chunk = first = await client.read_log(name, tail=count)
+    yield chunk
+    while chunk.lines and chunk.next_offset < first.size:
+        chunk = await client.read_log(first.job, offset=chunk.next_offset)
+        yield chunk
 
 
 async def _follow(call: Invocation, client: HostClient, pattern: re.Pattern[str] | None) -> None:
