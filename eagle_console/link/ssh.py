@@ -202,7 +202,7 @@ def _host_key_error(
 def _typed(address: Address, error: Exception) -> LinkError:
     """Our error for one of asyncssh's or of the operating system's."""
     host = address.host
-    if isinstance(error, asyncssh.PermissionDenied):
+    if isinstance(error, asyncssh.PermissionDenied) or "authentication failures" in str(error):
         user = f" for {address.user}" if address.user else ""
         return AuthenticationError(
             f"{host} refuses the login{user}: {_reason(error)}",

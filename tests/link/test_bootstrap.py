@@ -109,6 +109,10 @@ def test_the_line_has_nothing_that_shells_read_differently() -> None:
     assert not set("\\!\n\t`~") & set(EXEC_LINE)
 
 
+def test_the_documentation_shows_the_line_for_forced_commands() -> None:
+    assert EXEC_LINE in (Path(__file__).parents[2] / "docs" / "link.md").read_text().splitlines()
+
+
 async def test_without_python_the_error_says_what_was_tried(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nothing")
     with pytest.raises(NoPython, match="here has no Python"):
