@@ -8,6 +8,7 @@ import getpass
 import os
 import secrets
 import shutil
+import signal
 import socket
 import time
 from collections.abc import Iterator
@@ -93,13 +94,14 @@ class Launcher:
             raise RequestError(CONFLICT, f"{job.id} runs on {job.host}", "connect to that host to stop it")
         directory = self._store.directory(job.id)
         known = self._store.records(job.id)
+        runner = known.runner or (known.started.runner if known.started else None)
         try:
             write_record(
                 os.path.join(directory, records.STOP), StopRequest(time.time(), requested_by, force), durable=True
             )
-        except OSError as error:
-            raise RequestError(FAILED, f"the stop of {job.id} cannot be recorded: {error.strerror}") from None
-        runner = known.runner or (known.started.runner if known.started else None)
+        except OSError as error:  # on a full disk a job can still be stopped, without saying by whom
+            if runner is None or not send(runner, signal.SIGTERM):
+                raise RequestError(FAILED, f"the stop of {job.id} cannot be recorded: {error.strerror}") from None
         if job.state == jobs.UNSUPERVISED:
             self._start_runner(directory)
         elif runner is not None:
@@ -116,12 +118,11 @@ class Launcher:
     def _checked(self, request: LaunchRequest) -> Plan:
         """The plan of a request, when no check stands in its way."""
         ready = self._plan(request)
-        rules = {check.rule for check in ready.checks}
-        for rule in request.force:
-            if rule not in rules:
-                raise RequestError(
-                    BAD_ARGUMENT, f"{ready.stage.name} has no check {rule!r}; there are: {', '.join(rules)}"
-                )
+        unknown = sorted(set(request.force).difference(preflight.RULES))
+        if unknown:
+            raise RequestError(
+                BAD_ARGUMENT, f"there is no check {unknown[0]!r}; there are: {', '.join(preflight.RULES)}"
+            )
         stands = preflight.blocking(ready.checks, request.force)
         if stands:
             reasons = "; ".join(f"{check.rule}: {check.reason}" for check in stands)

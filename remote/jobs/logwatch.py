@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Sequence
 from typing import Any, Optional, Protocol
 
 from remote.jobs.appending import ThinningFile
@@ -12,7 +13,8 @@ from remote.protocol.progress import Failure, Phase, Progress
 from remote.watch import failures, vllm_load
 from remote.watch.follow import LineSplitter, LogFollower
 
-MAX_BYTES_PER_TURN = 256 * 1024  # keeps a turn of the runner's loop short while a stage floods its log
+PIECE_BYTES = 64 * 1024
+TURN_SECONDS = 0.1  # keeps a turn of the runner's loop short while a stage floods its log
 DRAIN_SECONDS = 5.0
 TAIL_BYTES = 256 * 1024
 INDEX_BYTES = 2 * 1024 * 1024
@@ -67,27 +69,21 @@ class LogWatch:
 
     def __init__(self, log: str, index: str, watcher: Watcher) -> None:
         self._log = log
-        self._follower = LogFollower(log, MAX_BYTES_PER_TURN)
+        self._follower = LogFollower(log, PIECE_BYTES)
         self._index = ThinningFile(index, interval=1.0, max_bytes=INDEX_BYTES)
         self._indexed = 0
         self._watcher = watcher
         self._scan: Any = failures.initial()
 
     def turn(self, mono: float, at: float) -> None:
-        """Reads a bounded piece of what is new."""
+        """Reads what is new, for a bounded time."""
         self._write_index(mono)
-        self._feed(at)
+        self._feed_for(TURN_SECONDS, at)
 
     def drain(self, at: float) -> None:
         """Reads what is left when the stage has ended; of a flood that would take too long, its end."""
-        deadline = time.monotonic() + DRAIN_SECONDS
-        before = -1
-        while self._follower.offset != before:
-            if time.monotonic() > deadline:
-                self._read_tail(at)
-                return
-            before = self._follower.offset
-            self._feed(at)
+        if not self._feed_for(DRAIN_SECONDS, at):
+            self._read_tail(at)
 
     def progress(self, at: float, healthy: bool) -> Progress:
         return self._watcher.progress(at, healthy)
@@ -96,8 +92,19 @@ class LogWatch:
         """The reason that the log gives for the end of the stage, None where it gives none."""
         return failures.verdict(self._scan, code, signal)
 
-    def _feed(self, at: float) -> None:
-        for line in self._follower.poll():
+    def _feed_for(self, seconds: float, at: float) -> bool:
+        """Reads until there is nothing more or the time is over; whether there is nothing more."""
+        deadline = time.monotonic() + seconds
+        while True:
+            before = self._follower.offset
+            self._feed(self._follower.poll(), at)
+            if self._follower.offset == before:
+                return True
+            if time.monotonic() > deadline:
+                return False
+
+    def _feed(self, lines: Sequence[str], at: float) -> None:
+        for line in lines:
             self._watcher.read_line(line, at)
             self._scan = failures.read_line(self._scan, line)
 
@@ -108,9 +115,7 @@ class LogWatch:
                 lines = LineSplitter().feed(file.read(TAIL_BYTES))
         except OSError:
             return
-        for line in lines[1:]:
-            self._watcher.read_line(line, at)
-            self._scan = failures.read_line(self._scan, line)
+        self._feed(lines[1:], at)
 
     def _write_index(self, mono: float) -> None:
         """One entry ``[wall, size]``: at that time the log had so many bytes."""

@@ -16,7 +16,7 @@ from remote import procfs
 from remote.jobs import records
 from remote.jobs.appending import EventLog
 from remote.jobs.ending import Ending
-from remote.jobs.records import RecordError, read_record, write_record
+from remote.jobs.records import RecordError, read_record
 from remote.jobs.signals import signal_name
 from remote.jobs.statefile import StateFile
 from remote.jobs.wakeup import Wakeup
@@ -24,6 +24,8 @@ from remote.protocol import jobs
 from remote.protocol.jobs import JobExit, JobSpec, JobStarted, JobState, ProcessId, StopRequest
 
 TURN_SECONDS = 0.1
+
+_NOBODY = ProcessId(-1, -1, "")
 
 
 class LeftOver:
@@ -50,36 +52,30 @@ class LeftOver:
         return list(found)
 
 
-def recorded(directory: str) -> tuple[Optional[JobStarted], list[ProcessId]]:
-    """What a job directory says about its processes; unreadable records say nothing."""
-    started = _read(directory, records.STARTED, JobStarted)
-    state = _read(directory, records.STATE, JobState)
-    return started, [*([started.main] if started else []), *(state.processes if state else ())]
-
-
 def end(directory: str, spec: JobSpec, wakeup: Wakeup) -> None:
     """Ends what a dead runner left and writes the job's last records. Returns when nothing is left."""
-    started, processes = recorded(directory)
-    if started is None:
-        return
+    started = _read(directory, records.STARTED, JobStarted)
+    state = _read(directory, records.STATE, JobState)
+    processes = [*([started.main] if started else []), *(state.processes if state else ())]
+    main = processes[0] if processes else _NOBODY
     request = _read(directory, records.STOP, StopRequest) or StopRequest(time.time())
-    previous = _read(directory, records.STATE, JobState) or JobState(jobs.RUNNING, time.time())
+    previous = state or JobState(jobs.RUNNING, time.time())
     events = EventLog(os.path.join(directory, records.EVENTS), after=_last_seq(directory, previous.seq))
     state_file = StateFile(os.path.join(directory, records.STATE))
-    left = LeftOver(processes, started.session)
+    left = LeftOver(processes, started.session if started else _NOBODY.pid)
 
     def report(number: int, reached: Sequence[ProcessId]) -> None:
         pids = ", ".join(str(process.pid) for process in reached[:20])
         events.add(jobs.EVENT_SIGNAL, f"{signal_name(number)} to {len(reached)} left-over processes ({pids}).")
 
     events.add(jobs.EVENT_STOP, f"Stop requested by {request.requested_by or 'someone'}; the runner had died before.")
-    ending = Ending(started.main, left.members, report)
+    ending = Ending(main, left.members, report)
     ending.ask(time.monotonic(), spec.grace_seconds)
     while not ending.over:
         now = time.monotonic()
         if request.force or wakeup.terminated:
             ending.force(now)
-        main_lives = procfs.alive(started.main)
+        main_lives = procfs.alive(main)
         if not main_lives:
             ending.main_ended(now)
         ending.step(now, main_lives)
@@ -93,7 +89,8 @@ def end(directory: str, spec: JobSpec, wakeup: Wakeup) -> None:
         request = _read(directory, records.STOP, StopRequest) or request
     record = JobExit(jobs.STOPPED, time.time(), killed=ending.killed, survivors=ending.survivors)
     events.add(jobs.EVENT_ENDED, "Ended without its runner: the exit code is not known.", {"state": record.state})
-    write_record(os.path.join(directory, records.EXIT), record, durable=True)
+    records.write_last(os.path.join(directory, records.EXIT), record, wakeup.sleep)
+    events.flush()
 
 
 def _read(directory: str, name: str, kind: type[records.T]) -> Optional[records.T]:

@@ -19,6 +19,8 @@ VERIFIER = "verifier"
 PORT = "port"
 DISK = "disk"
 
+RULES = (READ_ONLY, WORKSPACE, DISK, PYTHON, VLLM, VERIFIER, PORT)
+
 UNFORCEABLE = (READ_ONLY, WORKSPACE)
 """Without a place for the job directory nothing can be started; read-only is the host's word."""
 

@@ -11,6 +11,8 @@ import os
 import re
 import stat
 import tempfile
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Optional, TypeVar
 
@@ -37,6 +39,7 @@ JOB_ID = re.compile(r"^[a-z][a-z0-9_]{0,31}-\d{8}-\d{6}-[0-9a-f]{4}$")
 
 MAX_RECORD_BYTES = 256 * 1024
 MAX_LINE_BYTES = 32 * 1024
+LAST_RECORD_SECONDS = 600.0
 
 T = TypeVar("T")
 
@@ -67,6 +70,22 @@ def write_record(path: str, record: Any, durable: bool) -> None:
         raise
     if durable:
         _sync_folder(os.path.dirname(path))
+
+
+def write_last(path: str, record: Any, sleep: Callable[[float], None]) -> None:
+    """Writes a job's last record, waiting for room on a full disk: without it nobody can know how the job ended.
+
+    :raises OSError: when it could not be written for ten minutes.
+    """
+    deadline = time.monotonic() + LAST_RECORD_SECONDS
+    while True:
+        try:
+            write_record(path, record, durable=True)
+            return
+        except OSError:
+            if time.monotonic() > deadline:
+                raise
+        sleep(1.0)
 
 
 def read_record(path: str, kind: type[T]) -> Optional[T]:

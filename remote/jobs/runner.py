@@ -48,7 +48,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     if spec is None or ended is not None:
         sys.stderr.write("this directory holds no job that could be run\n")
         return EXIT_ENDED
-    if os.path.lexists(os.path.join(directory, records.STARTED)):
+    if any(os.path.lexists(os.path.join(directory, name)) for name in (records.STARTED, records.STATE)):
         orphans.end(directory, spec, wakeup)
     else:
         Supervision(directory, spec, wakeup).run()

@@ -41,6 +41,8 @@ def send(process: ProcessId, number: int) -> bool:
         signal.pidfd_send_signal(descriptor, number)
     except (ProcessLookupError, PermissionError):
         return False
+    except AttributeError:  # a Python that was built with older kernel headers
+        return _send_by_pid(process, number)
     finally:
         os.close(descriptor)
     return True

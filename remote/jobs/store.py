@@ -34,7 +34,7 @@ from remote.protocol.jobs import (
 
 LIST_BYTES = 200 * 1024  # of the 256 KiB of a frame
 JOB_BYTES = 24 * 1024  # a larger one is shown without its details
-FULL_ENDED_JOBS = 20  # the newest ended jobs, listed with their phases
+FULL_ENDED_JOBS = 20  # the newest ended jobs, listed in full
 EVENTS_BYTES = 4 * 1024 * 1024
 
 _PARTS: tuple[tuple[str, str, Any], ...] = (
@@ -53,7 +53,7 @@ _Signature = Optional[tuple[int, int, int]]
 
 @dataclass(frozen=True)
 class _Shown:
-    """A job with its size on the wire, and without its phases and figures with the size of that."""
+    """A job with its size on the wire, and the same for its short form: without phases, figures and command line."""
 
     job: Job
     size: int
@@ -282,7 +282,8 @@ def _shown(job: Job) -> _Shown:
     if size > JOB_BYTES:
         job = _slim(job)
         size = _encoded_size(job)
-    short = dataclasses.replace(job, progress=dataclasses.replace(job.progress, phases=(), figures=None))
+    progress = dataclasses.replace(job.progress, phases=(), figures=None)
+    short = dataclasses.replace(job, progress=progress, command_line="")
     return _Shown(job, size, short, _encoded_size(short))
 
 

@@ -28,7 +28,6 @@ TURN_SECONDS = 0.25
 SCAN_SECONDS = 2.5
 SAMPLE_SECONDS = 5.0
 SAMPLES_BYTES = 4 * 1024 * 1024
-EXIT_RECORD_SECONDS = 600.0
 MAX_PROCESSES = 256  # recorded in state.json; a stage with more is still ended whole
 MAX_WARNINGS = 200
 
@@ -55,6 +54,7 @@ class Supervision:
         if spec.health_url and spec.kind == jobs.KIND_SERVICE:
             self._health = HealthPoller(spec.health_url, self._listens)
         self._healthy = False
+        self._was_ready = False
         self._foreign = False  # somebody else has answered the health check
         self._progress = Progress()
         self._processes: tuple[ProcessId, ...] = ()
@@ -203,13 +203,14 @@ class Supervision:
             self._foreign = True
             self._warn(f"Not ready: {NOT_OURS}.")
         self._healthy = health.healthy
+        self._was_ready = self._was_ready or health.healthy
 
     def _listens(self) -> Optional[bool]:
         port = urlsplit(self._spec.health_url or "").port
         return listening.listens(port, [process.pid for process in self._members()]) if port else None
 
     def _scan(self, now: float) -> None:
-        if now - self._scanned < SCAN_SECONDS:
+        if now - self._scanned < min(SCAN_SECONDS, self._at() / 4):  # a young tree grows faster
             return
         self._scanned = now
         self._processes = tuple(self._members())[:MAX_PROCESSES]
@@ -248,8 +249,16 @@ class Supervision:
             progress=self._progress,
             processes=self._processes,
             seq=self._events.seq,
-            note=self._state_file.problem or self._events.problem,
+            note="; ".join(filter(None, (self._state_file.problem, self._events.problem, self._health_note()))),
         )
+
+    def _health_note(self) -> str:
+        if self._health is None or self._healthy or self._outcome is not None:
+            return ""
+        problem = self._health.latest().problem
+        if problem == NOT_OURS:
+            return problem
+        return f"was ready; the health check fails: {problem}" if self._was_ready else ""
 
     def _end(self, ending: Ending) -> None:
         code, number = self._outcome or (None, None)
@@ -279,24 +288,16 @@ class Supervision:
         return jobs.FAILED
 
     def _finish(self, record: JobExit, text: str) -> None:
-        """The last records. A full disk is waited for a while, since without ``exit.json`` nobody can know the end."""
+        """The last records; ``exit.json`` is the very last, and what was held back by a full disk follows it."""
         at = self._at()
         phases = tuple(
             phase if phase.end is not None else dataclasses.replace(phase, end=at) for phase in self._progress.phases
         )
         self._progress = dataclasses.replace(self._progress, phases=phases, ready=record.state == jobs.DONE)
         self._events.add(jobs.EVENT_ENDED, text, {"state": record.state, "code": record.code, "signal": record.signal})
-        deadline = time.monotonic() + EXIT_RECORD_SECONDS
-        while True:
-            self._state_file.offer(self._state(), time.monotonic(), at_once=True)
-            try:
-                write_record(self._path(records.EXIT), record, durable=True)
-                self._events.flush()
-                return
-            except OSError:
-                if time.monotonic() > deadline:
-                    raise
-            self._wakeup.sleep(1.0)
+        self._state_file.offer(self._state(), time.monotonic(), at_once=True)
+        records.write_last(self._path(records.EXIT), record, self._wakeup.sleep)
+        self._events.flush()
 
     def _at(self) -> float:
         return time.monotonic() - self._begin

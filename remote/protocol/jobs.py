@@ -180,7 +180,7 @@ class JobList:
     """All jobs of the workspace, newest first. ``problem`` is set when the job folder cannot be read.
 
     ``omitted`` counts ended jobs, the oldest ones, that did not fit into a frame. Ended jobs but the newest few come
-    without their phases and figures; the operation ``job`` gives those.
+    without their phases, figures and command line; the operation ``job`` gives those.
     """
 
     jobs: tuple[Job, ...] = ()

@@ -172,7 +172,7 @@ def test_another_servers_answer_does_not_make_a_job_ready(host: Host, replay: Pa
         (LaunchRequest("serve", {"extra": "--x 'open"}), BAD_ARGUMENT, "quotation"),
         (LaunchRequest("serve"), REFUSED, "python"),
         (LaunchRequest("check", context=StageContext(python="/nowhere/python")), REFUSED, "/nowhere/python"),
-        (LaunchRequest("check", force=("prot",)), BAD_ARGUMENT, "no check 'prot'"),
+        (LaunchRequest("check", force=("prot",)), BAD_ARGUMENT, "there is no check 'prot'"),
     ],
 )
 def test_launches_that_are_refused_leave_no_trace(host: Host, request_: LaunchRequest, code: str, words: str) -> None:

@@ -100,6 +100,12 @@ http.server.HTTPServer(("127.0.0.1", {unused_tcp_port}), Health).serve_forever()
     job = bench.wait_for(jobs.READY)
     assert job.progress.ready
     assert any(line.startswith("ready: Ready after") for line in bench.events())
+    (bench.workspace / "well").unlink()
+    job = bench.wait_for(jobs.RUNNING, seconds=30)
+    assert "was ready; the health check fails: answers 503" in until(lambda: bench.job().note)
+    assert any(line.startswith("warning: The health check fails") for line in bench.events())
+    (bench.workspace / "well").touch()
+    bench.wait_for(jobs.READY)
     bench.stop()
     assert bench.wait_for(jobs.STOPPED).progress.ready is False
 
@@ -254,6 +260,21 @@ def test_without_its_runner_a_job_is_unsupervised_and_can_be_stopped(bench: Benc
     assert seqs == list(range(1, len(seqs) + 1))
 
 
+def test_torn_records_of_a_dead_runner_still_name_what_to_end(bench: Bench) -> None:
+    bench.write(TREE + "note('main'); sleep_for_ever()").start()
+    processes = bench.noted("main", "plain", "session", "daemon", "deaf")
+    until(lambda: (state := bench.state()) is not None and len(state.processes) == 5)
+    runner = bench.runner()
+    assert runner is not None
+    os.kill(runner.pid, signal.SIGKILL)
+    until(lambda: not procfs.alive(runner))
+    Path(bench.directory, records.STARTED).write_text("{")
+    assert bench.job().state == jobs.UNSUPERVISED
+    bench.stop(force=True)
+    bench.wait_for(jobs.STOPPED)
+    assert living(processes) == []
+
+
 def test_a_reused_pid_is_neither_taken_for_the_job_nor_signalled(bench: Bench) -> None:
     innocent = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"], start_new_session=True)
     try:
@@ -331,7 +352,7 @@ def test_a_full_disk_ends_neither_the_stage_nor_its_supervision(tmp_path: Path) 
                 file.write(bytes(512))
         runner = bench.runner()
         assert runner is not None
-        os.kill(runner.pid, signal.SIGTERM)
+        bench.stop()
         until(lambda: not living(processes))
         assert procfs.alive(runner), "it waits for room for the last record"
         filler.unlink()
