@@ -79,8 +79,8 @@ def obstacle(
     if plan is None:
         return "Asking the host whether it can start ..."
     if plan.verdict == VERDICT_BLOCKED:
-        reasons = [clean(check.reason) for check in plan.checks if check.verdict == VERDICT_BLOCKED]
-        return "Blocked: " + ("; ".join(reasons) or "the host gives no reason")
+        rules = [clean(check.rule, 60) for check in plan.checks if check.verdict == VERDICT_BLOCKED]
+        return f"Blocked by {', '.join(rules)}: see above." if rules else "Blocked; the host gives no reason."
     return ""
 
 

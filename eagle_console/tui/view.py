@@ -38,13 +38,15 @@ class View:
         if kind is Freshness.LIVE:
             return Content.styled("LIVE", "$text-success")
         if kind is Freshness.NONE:
-            return Content.styled("no data yet" if self.connected else "DOWN", "$foreground-muted")
+            words = {LinkState.LIVE: "no data yet", LinkState.CONNECTING: "connecting"}
+            return Content.styled(words.get(self.state.link.state, "DOWN"), "$foreground-muted")
         style = "$text-warning bold" if kind is Freshness.STALE else "$text-error bold"
         return Content.styled(f"{kind.value} {fmt.age(age)}", style)
 
     def seconds(self, job: Job) -> float | None:
-        """How long a job runs by now: its last reading, and for a live one the time since that reading."""
+        """How long a job runs by now: its last reading, and while that is fresh the time since it."""
         jobs = self.state.jobs
-        if job.seconds is None or jobs is None or job.state not in LIVE_STATES:
+        fresh = freshness(self.state, jobs, self.now)[0] is Freshness.LIVE
+        if job.seconds is None or jobs is None or not fresh or job.state not in LIVE_STATES:
             return job.seconds
         return job.seconds + max(0.0, self.now - jobs.received)

@@ -106,7 +106,8 @@ async def test_a_blocked_stage_says_why() -> None:
     app.fake.session.answers["stages"] = stage_list(blocked=True)
     async with app.run_test(size=(120, 34)) as pilot:
         form = await open_form(app, pilot)
-        await until(pilot, lambda: "Blocked: GPU 0 has 3.1 GiB free" in shown(form, "#form-obstacle"))
+        await until(pilot, lambda: "Blocked by gpu_memory" in shown(form, "#form-obstacle"))
+        assert "GPU 0 has 3.1 GiB free. Free the GPUs first." in shown(form, "#form-checks")
         assert form.query_one("#accept", Button).disabled
 
 

@@ -79,8 +79,9 @@ def assert_clean(app: TestConsole) -> None:
 
 
 @pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE.keys())
-@pytest.mark.parametrize("keep", [True, False], ids=["states kept", "states too"])
-@pytest.mark.parametrize("size", [(80, 24), (120, 34)], ids=["80x24", "120x34"])
+@pytest.mark.parametrize(
+    ("keep", "size"), [(True, (120, 34)), (False, (80, 24))], ids=["states kept, 120x34", "states too, 80x24"]
+)
 async def test_every_field(text: str, keep: bool, size: tuple[int, int]) -> None:
     app = TestConsole(poisoned_state(text, keep))
     app.fake.session.answers["stages"] = poison(stage_list(True), text, keep)

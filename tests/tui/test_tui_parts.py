@@ -167,9 +167,14 @@ def test_job_strip_counts_what_does_not_fit() -> None:
 
 
 def test_running_time_goes_on_between_readings() -> None:
-    picture = replace(view(job(), done_check()), now=NOW + 10)
-    assert picture.seconds(job()) == 546.0
+    picture = replace(view(job(), done_check()), now=NOW + 2)
+    assert picture.seconds(job()) == 538.0
     assert picture.seconds(done_check()) == 14.0
+
+
+def test_running_time_stands_still_once_the_reading_is_stale() -> None:
+    assert replace(view(job()), now=NOW + 40).seconds(job()) == 536.0
+    assert view(job(), link=LinkStatus(LinkState.WAITING, "lost")).seconds(job()) == 536.0
 
 
 def test_what_stopping_loses() -> None:
@@ -284,5 +289,5 @@ def test_obstacles_in_order_of_weight() -> None:
     assert obstacle({"port": "not a whole number"}, ok, True, False) == "port: not a whole number."
     assert "Asking" in obstacle({}, None, True, False)
     assert obstacle({}, None, True, False, "it failed") == "it failed"
-    assert obstacle({}, blocked, True, False) == "Blocked: GPU 0 has 3.1 GiB free"
+    assert obstacle({}, blocked, True, False) == "Blocked by gpu_memory: see above."
     assert obstacle({}, ok, True, False) == ""

@@ -129,4 +129,4 @@ class HostKeyDialog(Dialog):
 
     def compose_answers(self) -> ComposeResult:
         yield Button("Cancel", id="cancel", compact=True)
-        yield Button("Trust and connect", id="accept", compact=True, variant="warning")
+        yield Button("Trust and connect", id="accept", compact=True)

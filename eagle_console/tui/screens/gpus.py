@@ -25,7 +25,7 @@ _COLUMNS = (
     Column("GPUs", 9),
     Column("memory", 10, right=True),
     Column("user", 10),
-    Column("job", 22),
+    Column("job", 22, least=90),
     Column("process", 0),
 )
 

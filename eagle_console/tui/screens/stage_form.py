@@ -33,6 +33,7 @@ _LABEL = 24
 class StageForm(ModalScreen[Job | None]):
     """Dismissed with the started job, or None. Trying again after a lost answer starts no second job: same key."""
 
+    HORIZONTAL_BREAKPOINTS = [(0, "-compact"), (100, "-wide")]  # noqa: RUF012 - Textual's own type
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "cancel", "cancel", show=False),
         Binding("ctrl+s", "start", "start", show=False),
@@ -110,7 +111,7 @@ class StageForm(ModalScreen[Job | None]):
         words = ""
         if isinstance(self.focused, Input):
             _, info = self._field(self.focused)
-            words = f"{clean(info.name, 60)}: {clean(info.help)}"
+            words = f"{clean(info.name, 60)}: {clean(info.help)} ({model.hint(info)})"
         self.query_one("#form-help", Static).update(Content.styled(words, "$foreground-muted"))
 
     @on(Button.Pressed)

@@ -30,10 +30,10 @@ _STAGE_COLUMNS = (Column("stage", 12), Column("verdict", 8), Column("kind", 8), 
 _JOB_COLUMNS = (
     Column("job", 0),
     Column("state", 12),
-    Column("progress", 14),
+    Column("progress", 14, least=90),
     Column("time", 9, right=True),
     Column("ended by", 9),
-    Column("started", 8, right=True),
+    Column("started", 8, right=True, least=70),
 )
 
 

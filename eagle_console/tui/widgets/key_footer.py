@@ -9,6 +9,8 @@ from eagle_console.tui.actions import GO, Action, actions_at
 from eagle_console.tui.view import View
 from eagle_console.tui.widgets.lines import Lines
 
+_KEY = "bold $text-accent"
+
 
 class KeyFooter(Lines):
     """The keys of one screen. Help and quit stay when there is no room for all."""
@@ -23,15 +25,22 @@ class KeyFooter(Lines):
 
 
 def footer_line(screen_name: str, running: int, width: int) -> Content:
-    """The line for a width: screens, then what can be done here, then help and quit."""
+    """The line for a width: screens, then what can be done here, then help and quit.
+
+    Where that does not fit, the screens lose their names.
+    """
     shown = [action for action in actions_at(screen_name) if action.footer]
     last = [action for action in shown if action.id in ("help", "quit")]
     end = Content("  ").join(_key(action, screen_name) for action in last)
-    line = Content(" ")
-    for action in shown:
-        if action in last:
-            continue
-        longer = Content.assemble(line, _key(action, screen_name), "  ")
+    screens = [action for action in shown if action.action.startswith("app.go(")]
+    here = [action for action in shown if action not in screens and action not in last]
+    first = Content("  ").join(_key(action, screen_name) for action in screens)
+    pieces = [_key(action, screen_name) for action in here]
+    if first.cell_length + sum(piece.cell_length + 2 for piece in pieces) + end.cell_length + 3 > width:
+        first = Content.assemble(Content(" ").join(Content.styled(a.key, _KEY) for a in screens), " screens")
+    line = Content.assemble(" ", first, "  ")
+    for piece in pieces:
+        longer = Content.assemble(line, piece, "  ")
         if longer.cell_length + end.cell_length > width:
             break
         line = longer
@@ -42,4 +51,4 @@ def footer_line(screen_name: str, running: int, width: int) -> Content:
 
 def _key(action: Action, screen_name: str) -> Content:
     here = action.group == GO and action.id == screen_name
-    return Content.assemble((action.key, "bold $text-accent"), " ", (action.label, "bold underline" if here else ""))
+    return Content.assemble((action.key, _KEY), " ", (action.label, "bold underline" if here else ""))

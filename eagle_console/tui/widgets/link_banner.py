@@ -32,5 +32,5 @@ def banner_lines(view: View, width: int) -> list[Content]:
     detail = clean(link.detail) or "The host's key is not known. Nothing was sent; R shows the question again."
     remedy = clean(link.remedy)
     tries = "R tries again." if link.state is LinkState.FAILED else ""
-    lines = prose(detail, width, "bold")[: _MAX_LINES - 2]
-    return [*lines, *prose(" ".join(filter(None, (remedy, tries))), width)[:2]]
+    lines = prose(detail, width, "bold")[: _MAX_LINES - 3]
+    return [*lines, *prose(remedy, width)[:2], *prose(tries, width, "$foreground-muted")]

@@ -112,7 +112,7 @@ def _headline(view: View, job: Job, width: int) -> list[Content]:
 
 def _phase_line(job: Job, phase: Phase, seconds: float | None, width: int, ascii: bool) -> Content:
     running = phase.end is None and job.state in jobs.LIVE_STATES
-    sign = (">" if ascii else "▶") if running else ("x" if ascii else "✓") if phase.end is not None else "-"
+    sign = (">" if ascii else "▶") if running else ("+" if ascii else "✓") if phase.end is not None else "-"
     time = fmt.duration(_phase_seconds(phase, seconds))
     detail = clean(phase.detail, 200) if width >= 50 else ""
     text = shorten(f"{sign} {clean(phase.name, 40):<20} {time:>8}  {detail}".rstrip(), width)

@@ -18,11 +18,15 @@ from eagle_console.text import fit
 
 @dataclass(frozen=True)
 class Column:
-    """A column: its name, its width in cells (0: what is left), and whether its cells stand at the right."""
+    """A column: its name, its width in cells (0: what is left), and whether its cells stand at the right.
+
+    ``least`` is the width of the table from which on the column is shown.
+    """
 
     name: str
     width: int
     right: bool = False
+    least: int = 0
 
 
 @dataclass(frozen=True)
@@ -83,7 +87,7 @@ class Table(DataTable[Text]):
             return
         for before, row in zip(self._rows_shown, rows):
             if before != row:
-                for number, text in enumerate(self._texts(row)):
+                for number, text in self._texts(row):
                     self.update_cell(row.key, str(number), text)
         self._rows_shown = rows
 
@@ -97,20 +101,25 @@ class Table(DataTable[Text]):
         self.clear(columns=True)
         self._widths, self._rows_shown = widths, rows
         for number, (column, width) in enumerate(zip(self._columns_wanted, widths)):
+            if not width:
+                continue
             name = column.name.rjust(width) if column.right else column.name
             self.add_column(Text(name), width=width, key=str(number))
         for row in rows:
-            self.add_row(*self._texts(row), key=row.key)
+            self.add_row(*(text for _, text in self._texts(row)), key=row.key)
         keys = [row.key for row in rows]
         if rows:
             self.move_cursor(row=keys.index(selected) if selected in keys else min(max(place, 0), len(rows) - 1))
 
-    def _texts(self, row: Row) -> list[Text]:
+    def _texts(self, row: Row) -> list[tuple[int, Text]]:
+        """The shown cells of a row with their places."""
         texts = []
         for number, (column, width, cell) in enumerate(zip(self._columns_wanted, self._widths, row.cells)):
+            if not width:
+                continue
             text = cell.rjust(width) if column.right else cell
             style = self._style(row.style) if number == row.styled else Style.null()
-            texts.append(Text(fit(text, width), style=style, no_wrap=True))
+            texts.append((number, Text(fit(text, width), style=style, no_wrap=True)))
         return texts
 
     def _style(self, style: str) -> Style:
@@ -126,8 +135,10 @@ class Table(DataTable[Text]):
         return Style(bold="bold" in words, color=color)
 
     def _fitting_widths(self) -> tuple[int, ...]:
-        padding = 2 * self.cell_padding * len(self._columns_wanted)
-        fixed = sum(column.width for column in self._columns_wanted)
+        """The width of each column; 0 for one that is not shown."""
+        shown = [column for column in self._columns_wanted if column.least <= self.size.width]
+        padding = 2 * self.cell_padding * len(shown)
+        fixed = sum(column.width for column in shown)
         rest = max(8, self.size.width - fixed - padding - 2)
-        flexible = sum(1 for column in self._columns_wanted if column.width == 0) or 1
-        return tuple(column.width or rest // flexible for column in self._columns_wanted)
+        flexible = sum(1 for column in shown if column.width == 0) or 1
+        return tuple((column.width or rest // flexible) if column in shown else 0 for column in self._columns_wanted)
