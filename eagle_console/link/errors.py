@@ -19,18 +19,19 @@ LinkError
 from __future__ import annotations
 
 from eagle_console.state import HostKeyQuestion
+from eagle_console.text import clean
 
 
 class LinkError(Exception):
     """Base of all errors of the link.
 
-    :param message: one sentence: what happened, with the host's name.
+    :param message: one sentence: what happened, with the host's name. What a host said in it is made printable here.
     :param remedy: what to do about it, as an exact command where there is one; empty where nothing is known.
     """
 
     def __init__(self, message: str, remedy: str = "") -> None:
-        super().__init__(message)
-        self.message = message
+        self.message = clean(message)
+        super().__init__(self.message)
         self.remedy = remedy
 
 

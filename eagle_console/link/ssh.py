@@ -90,7 +90,7 @@ class AsyncsshTransport:
         assert self._connection is not None, "the transport is not entered"
         try:
             process = await self._connection.create_process(
-                command, stdin=asyncssh.PIPE, encoding=None, request_pty=False
+                command, stdin=asyncssh.PIPE, encoding=None, request_pty=False, x11_forwarding=False
             )
         except (asyncssh.Error, OSError) as error:
             raise ConnectionLost(f"{self._address.host} does not run commands for us: {_reason(error)}") from None

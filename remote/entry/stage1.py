@@ -18,12 +18,16 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
 from collections.abc import Mapping
 from typing import Optional
 
 LENGTH_DIGITS = 10
 MANIFEST = "manifest.json"
+BOOTSTRAP_SECONDS = 600
+"""After this a console that went away without a word is not waited for any more; long enough for a slow line."""
+
 KEEP_NEWEST = 3
 KEEP_SECONDS = 30 * 86400
 """A bundle that was used in this time stays: a job may have been started from it, on another host of a shared home."""
@@ -191,6 +195,7 @@ def command_lines() -> list[bytes]:
 
 
 def main() -> None:
+    signal.alarm(BOOTSTRAP_SECONDS)
     order = json.loads(read_message())
     uid = os.getuid()
     umask = os.umask(0o077)
@@ -212,6 +217,7 @@ def main() -> None:
         os.utime(directory)
     except OSError:
         pass  # a file system that became read-only still runs the agent
+    signal.alarm(0)
     os.umask(umask)  # what stages write is the user's own business
     os.execv(sys.executable, [sys.executable, "-I", os.path.join(directory, "run_agent.py")])
 

@@ -132,3 +132,10 @@ def test_errors_say_what_to_do() -> None:
     assert isinstance(error, LinkError)
     assert str(error) == "the ssh-ed25519 key of h port 2222 is not known: SHA256:x"
     assert "eagle-console hosts trust gpu-box" in error.remedy
+
+
+def test_what_a_host_says_in_an_error_is_printable() -> None:
+    error = LinkError("box ended: \x1b]0;owned\x07 \x1b[31m[/red]\nsecond line")
+    assert str(error) == error.message
+    assert error.message.isprintable()
+    assert "[/red] second line" in error.message
