@@ -129,9 +129,7 @@ class Supervision:
         status = reap().get(process.pid)
         if status is not None:
             self._outcome = outcome(status)
-            process.returncode = os.waitstatus_to_exitcode(
-                status
-            )  # reaped here, so that Popen does not ask for it again
+            process.returncode = os.waitstatus_to_exitcode(status)  # reaped already: Popen must not ask again
             ending.main_ended(now)
         self._look_for_stop(ending)
         if self._stop is not None or self._outcome is not None:
@@ -148,13 +146,18 @@ class Supervision:
         assert self._watch is not None
         try:
             self._watch.turn(now, self._at())
-            self._set_progress(self._watch.progress(self._at(), self._healthy))
+            self._set_progress(self._watch.progress(self._at(), self._reached_ready()))
         except Exception as error:
             self._watch = None
             self._warn(f"The log is no longer watched: {type(error).__name__}: {error}.")
 
+    def _reached_ready(self) -> bool:
+        """Ready now, or was ready when its end began: the history of a load keeps how far it came."""
+        ending = self._stop is not None or self._outcome is not None
+        return self._healthy or (self._was_ready and ending)
+
     def _set_progress(self, progress: Progress) -> None:
-        self._progress = progress
+        self._progress = dataclasses.replace(progress, ready=self._healthy)
         for phase in progress.phases[self._seen_phases :]:
             if phase.name == jobs.READY:
                 continue  # has an event of its own
@@ -266,7 +269,7 @@ class Supervision:
         try:
             if self._watch is not None:
                 self._watch.drain(self._at())
-                self._set_progress(self._watch.progress(self._at(), False))
+                self._set_progress(self._watch.progress(self._at(), self._reached_ready()))
                 failure = self._watch.failure(code, number)
         except Exception as error:
             self._warn(f"The end of the log could not be read: {type(error).__name__}: {error}.")

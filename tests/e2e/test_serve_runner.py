@@ -124,6 +124,7 @@ def test_serves_answers_and_leaves_nothing(served: Served) -> None:
     assert kinds[0] == jobs.EVENT_STARTED and kinds[-1] == jobs.EVENT_ENDED
     assert kinds.index(jobs.EVENT_READY) < kinds.index(jobs.EVENT_STOP)
     phases = [phase.name for phase in job.progress.phases]
+    assert phases[-1] == "ready" and not job.progress.ready, "how far it came stays, that it is ready does not"
     assert len(phases) >= 4 and all(phase.end is not None for phase in job.progress.phases)
 
 
