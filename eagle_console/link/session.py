@@ -152,12 +152,13 @@ class AgentSession:
         self._end(ConnectionLost(f"the link to {self._host} was given up"))
 
     async def close(self) -> None:
-        """Ends the conversation: the agent sees the end of its input and ends too."""
+        """Ends the conversation: the agent sees the end of its input and ends too. A link that is lost is left."""
+        lost = self._ended.done()
         self._end(ConnectionLost(f"the session with {self._host} was closed"))
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        await self._channel.close()
+        await (self._channel.abort() if lost else self._channel.close())
 
     async def _begin(self, inbox: SubscriptionInbox, topic: str, interval: float) -> int:
         number = next(self._numbers)

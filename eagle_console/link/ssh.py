@@ -261,9 +261,12 @@ class _SshChannel(Channel):
             self._process.stdin.write_eof()
             await asyncio.wait_for(self._process.wait_closed(), CLOSE_SECONDS)
         except (TimeoutError, asyncssh.Error, OSError):
-            self._process.close()
-        finally:
-            self._pump.cancel()
+            pass
+        await self.abort()
+
+    async def abort(self) -> None:
+        self._process.close()
+        self._pump.cancel()
 
     async def _read_stderr(self) -> None:
         try:

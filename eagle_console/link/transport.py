@@ -90,7 +90,11 @@ class Channel(ABC):
 
     @abstractmethod
     async def close(self) -> None:
-        """Ends the command: its stdin is closed, and what does not end by that in time is ended."""
+        """Ends the command: its stdin is closed; what does not end by that in ``CLOSE_SECONDS`` is aborted."""
+
+    @abstractmethod
+    async def abort(self) -> None:
+        """Ends the command at once, or leaves it behind where the host does not answer."""
 
 
 class Transport(Protocol):
@@ -169,16 +173,17 @@ class _ProcessChannel(Channel):
         try:
             await asyncio.wait_for(self._process.wait(), CLOSE_SECONDS)
         except TimeoutError:
-            self._kill_group()
-            await self._process.wait()
-        finally:
-            self._pump.cancel()
-
-    def _kill_group(self) -> None:
-        try:
-            os.killpg(self._process.pid, signal.SIGKILL)
-        except ProcessLookupError:
             pass
+        await self.abort()
+
+    async def abort(self) -> None:
+        if self._process.returncode is None:
+            try:
+                os.killpg(self._process.pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass  # it ended by itself just now
+            await self._process.wait()
+        self._pump.cancel()
 
     async def _read_stderr(self) -> None:
         while data := await self._errors.read(READ_BYTES):

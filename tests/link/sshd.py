@@ -68,10 +68,17 @@ class SshServer:
 
     def drop_connections(self) -> None:
         """Kills the server's side of every connection; what runs on the host is left alone."""
+        self._signal_connections(signal.SIGKILL)
+
+    def freeze_connections(self) -> None:
+        """Stops the server's side of every connection: the console gets no answer and no end."""
+        self._signal_connections(signal.SIGSTOP)
+
+    def _signal_connections(self, number: signal.Signals) -> None:
         for process in descendants([self.process.pid]):
             if process.comm.startswith("sshd"):
                 with suppress(ProcessLookupError):
-                    os.kill(process.pid, signal.SIGKILL)
+                    os.kill(process.pid, number)
 
     def log(self) -> str:
         return (self.directory / "sshd.log").read_text(errors="replace")

@@ -55,6 +55,9 @@ class PlayedAgent(Channel):
     async def close(self) -> None:
         self.say(b"")
 
+    async def abort(self) -> None:
+        self.say(b"")
+
 
 @asynccontextmanager
 async def talking(request_seconds: float | None = None) -> AsyncIterator[tuple[AgentSession, PlayedAgent]]:

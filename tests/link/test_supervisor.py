@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from link.sshd import SshServer, introduce, ssh_server, target
 
+from eagle_console.link import session
 from eagle_console.link.connect import Target
 from eagle_console.link.errors import NotConnected
 from eagle_console.link.supervisor import Supervisor
@@ -132,4 +133,20 @@ async def test_a_refused_login_is_not_tried_again(sshd: SshServer, console_home:
         assert sshd.log().count("Connection from") == tries
         introduce(sshd, console_home)
         watch.supervisor.reconnect_now()
+        await watch.until(link_is(LinkState.LIVE))
+
+
+async def test_a_host_that_falls_silent_is_left_and_found_again(
+    sshd: SshServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in a network that drops everything: nothing is closed, nothing arrives."""
+    monkeypatch.setattr(session, "PING_SECONDS", 0.2)
+    monkeypatch.setattr(session, "SILENCE_SECONDS", 1.0)
+    async with watched(target(sshd, tmp_path)) as watch:
+        await watch.until(lambda host: host.host)
+        sshd.freeze_connections()
+        started = time.monotonic()
+        state = await watch.until(link_is(LinkState.WAITING))
+        assert "does not answer" in state.link.detail
+        assert time.monotonic() - started < 3.0
         await watch.until(link_is(LinkState.LIVE))
