@@ -45,7 +45,6 @@ async def main() -> None:
         await until(lambda state: state.gpus and state.disk and state.disk.value.scanned and state.jobs)
         assert app.client is not None
         context = app.profile.context
-        check = await app.client.launch(LaunchRequest("check", {}, context, "docs"))
         job = await app.client.launch(LaunchRequest("serve", {"port": PORT}, context, "docs"))
         await until(lambda state: serve(state) in ("weights", "kv cache", "server"))
         await pilot.pause(1.0)
@@ -59,11 +58,14 @@ async def main() -> None:
         save("log")
         await app.client.stop(job.id, "docs")
         await until(lambda state: not state.live_jobs())
-        del check
 
 
 if __name__ == "__main__":
+    # Paths are part of the pictures: a short folder stands for the checkout.
     with tempfile.TemporaryDirectory(prefix="demo-") as home:
+        pipeline = Path(home) / "pipeline"
+        pipeline.symlink_to(Path(__file__).resolve().parents[1] / ".pipeline")
         os.environ["EAGLE_CONSOLE_DEMO_HOME"] = home
+        os.environ["EAGLE_CONSOLE_PIPELINE"] = str(pipeline)
         IMAGES.mkdir(exist_ok=True)
         asyncio.run(main())

@@ -64,7 +64,7 @@ def watcher_for(spec: JobSpec) -> Watcher:
 class LogWatch:
     """Follows a stage's log: feeds the watcher and the search for failures, and writes the log's time index.
 
-    A line is read when it is complete. The last one, without its end, is not.
+    A line is read when it is complete; a last one without its end is read when the stage has ended.
     """
 
     def __init__(self, log: str, index: str, watcher: Watcher) -> None:
@@ -82,7 +82,9 @@ class LogWatch:
 
     def drain(self, at: float) -> None:
         """Reads what is left when the stage has ended; of a flood that would take too long, its end."""
-        if not self._feed_for(DRAIN_SECONDS, at):
+        if self._feed_for(DRAIN_SECONDS, at):
+            self._feed(self._follower.flush(), at)
+        else:
             self._read_tail(at)
 
     def progress(self, at: float, healthy: bool) -> Progress:
@@ -112,7 +114,8 @@ class LogWatch:
         try:
             with open(self._log, "rb") as file:
                 file.seek(-min(TAIL_BYTES, os.fstat(file.fileno()).st_size), os.SEEK_END)
-                lines = LineSplitter().feed(file.read(TAIL_BYTES))
+                splitter = LineSplitter()
+                lines = splitter.feed(file.read(TAIL_BYTES)) + splitter.flush()
         except OSError:
             return
         self._feed(lines[1:], at)

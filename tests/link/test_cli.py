@@ -1,4 +1,4 @@
-"""The command line as a user runs it: a real process, a real agent, a real runner; only vLLM itself is a small script."""
+"""The command line as a user runs it: a real process, agent and runner; only vLLM itself is a small script."""
 
 from __future__ import annotations
 
