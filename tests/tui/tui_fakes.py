@@ -12,6 +12,7 @@ from eagle_console.config import HostProfile
 from eagle_console.link.errors import NotConnected
 from eagle_console.state import HostKeyQuestion, HostState, LinkState, LinkStatus, Timed
 from eagle_console.tui.app import ConsoleApp
+from pipeline.plan.catalog import stage_named
 from remote.protocol.codec import to_wire
 from remote.protocol.disk import ArtifactUsage, DiskSnapshot
 from remote.protocol.errors import RequestError
@@ -226,15 +227,16 @@ def failed_job() -> Job:
     )
 
 
+DEFAULTS = {"verifier": "/data/models/Kimi-K2.5", "port": 8000}
+
+
 def stage_list(blocked: bool = False) -> StageList:
     checks = [Check("ml_environment", "ok", "vllm 0.22.0, torch 2.9.1")]
     if blocked:
         checks.append(Check("gpu_memory", "blocked", "GPU 0 has 3.1 GiB free", "Free the GPUs first."))
-    parameters = (
-        ParameterInfo("verifier", "path", "model folder", "/data/models/Kimi-K2.5"),
-        ParameterInfo("port", "int", "port of the server, on loopback", 8000, "", 1, 65535),
-        ParameterInfo("max_model_len", "int", "longest sequence", None, "tokens", 1),
-        ParameterInfo("enforce_eager", "bool", "no torch.compile and no CUDA graphs"),
+    parameters = tuple(
+        ParameterInfo(p.name, p.type, p.help, DEFAULTS.get(p.name), p.unit, p.minimum, p.maximum)
+        for p in stage_named("serve").parameters
     )
     serve = StageInfo(
         "serve", "service", "vLLM with the verifier: loads the model, then answers", "blocked" if blocked else "ok",

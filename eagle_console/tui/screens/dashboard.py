@@ -74,7 +74,7 @@ class DashboardScreen(ConsoleScreen):
         gpus = len(view.state.gpus.value.gpus) if view.state.gpus else 0
         wanted = _BORDERS + (max(gpus, 3) if gpus else 4)
         if self.has_class("-wide"):
-            top = max(min(wanted + _WIDE_EXTRA, room - _LOWER_ROOM), min(12, room // 2), 0)
+            top = max(min(wanted + _WIDE_EXTRA, room - _LOWER_ROOM), min(15, room // 2), 0)
             if room - top > room * 6 // 10:
                 top = room * 4 // 10
             rows = f"{top} 1fr" if room else "1fr 1fr"

@@ -55,11 +55,12 @@ class StageForm(ModalScreen[Job | None]):
         with VerticalScroll(classes="dialog -form", can_focus=False) as frame:
             frame.border_title = Content(clean(f"Start {self._stage.name}", 60))
             yield Static(Content.styled(clean(self._stage.summary), "$foreground-muted"), classes="dialog-text")
-            for number, info in enumerate(self._stage.parameters):
-                with Horizontal(classes="form-row"):
-                    yield Static(Content.styled(fit(clean(info.name, 60), _LABEL), "bold"), classes="form-label")
-                    yield Input(placeholder=model.default_text(info), id=f"value-{number}", compact=True)
-                    yield Static(Content(""), id=f"note-{number}", classes="form-note")
+            with VerticalScroll(id="form-rows", can_focus=False):
+                for number, info in enumerate(self._stage.parameters):
+                    with Horizontal(classes="form-row"):
+                        yield Static(Content.styled(fit(clean(info.name, 60), _LABEL), "bold"), classes="form-label")
+                        yield Input(placeholder=model.default_text(info), id=f"value-{number}", compact=True)
+                        yield Static(Content(""), id=f"note-{number}", classes="form-note")
             yield Static(Content(""), id="form-help")
             yield Static(Content(""), id="form-command")
             yield Static(Content(""), id="form-checks")

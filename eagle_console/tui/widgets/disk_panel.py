@@ -86,7 +86,7 @@ def _entry_line(entry: ArtifactUsage, largest: int, width: int, snapshot: DiskSn
     names = max(len(clean(other.name, 60)) for other in snapshot.entries)
     name_width = max(8, min(names, width * 2 // 5))
     size = ("≥ " if entry.incomplete else "") + fmt.gb(entry.allocated)
-    facts = f"  {fmt.count(entry.files)} files" if width >= 46 else ""
+    facts = f"  {fmt.plural(entry.files, 'file')}" if width >= 46 else ""
     if entry.incomplete:
         facts = f"  {fmt.count(entry.incomplete)} unreadable"
     facts = fit(facts, 15) if facts else ""

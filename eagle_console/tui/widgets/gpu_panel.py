@@ -15,20 +15,8 @@ from eagle_console.tui.view import View
 from eagle_console.tui.widgets.gpu_row import Columns, gpu_row, header
 from eagle_console.tui.widgets.panel import Panel
 from eagle_console.tui.widgets.prose import prose
-from remote.protocol.gpu import (
-    DRIVER_MISMATCH,
-    DRIVER_NO_LIBRARY,
-    DRIVER_NOT_LOADED,
-    DRIVER_OK,
-    GpuSnapshot,
-)
+from remote.protocol.gpu import DRIVER_OK, GpuSnapshot
 from remote.protocol.host import HostSample
-
-_REMEDIES = {
-    DRIVER_NO_LIBRARY: "Install the NVIDIA driver on this host. In a container, start it with the GPUs passed in.",
-    DRIVER_NOT_LOADED: "Load the driver's kernel module (modprobe nvidia) or restart the host.",
-    DRIVER_MISMATCH: "Restart the host, or unload and load the kernel module: an update left the two apart.",
-}
 
 
 class GpuPanel(Panel):
@@ -85,12 +73,10 @@ def gpu_summary(snapshot: GpuSnapshot) -> str:
 
 
 def driver_lines(snapshot: GpuSnapshot, width: int) -> list[Content]:
-    """Why there are no GPUs to show, and what helps."""
+    """Why there are no GPUs to show, and what helps: the agent's own words."""
     if snapshot.driver == DRIVER_OK:
-        return prose("The driver is loaded and reports no GPU.", width)
-    words = clean(snapshot.message) or f"The GPUs cannot be read: {clean(snapshot.driver, 40)}."
-    remedy = _REMEDIES.get(snapshot.driver, "")
-    return [*prose(words, width, "bold"), *prose(remedy, width, "$foreground-muted")]
+        return prose(clean(snapshot.message) or "The driver answers and shows no GPU.", width)
+    return prose(clean(snapshot.message) or f"The GPUs cannot be read: {clean(snapshot.driver, 40)}.", width)
 
 
 def holder_lines(snapshot: GpuSnapshot, width: int, height: int) -> list[Content]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import posixpath
+from collections.abc import Sequence
 from typing import Any
 
 from textual.content import Content
@@ -83,13 +84,15 @@ def job_lines(view: View, job: Job, width: int, height: int, complete: bool = Fa
         tail += prose(words, width, "$text-warning")
     if job.note:
         tail += prose(clean(job.note), width, "$text-warning")
-    phases = job.progress.phases
+    # A ready server is in no phase any more: the one that has no end is its readiness, which the first line shows.
+    phases = [phase for phase in job.progress.phases if phase.end is not None or not job.progress.ready]
     seconds = view.seconds(job)
-    if complete or len(head) + len(tail) + len(phases) + 2 <= height:
+    room = height - len(head) - len(tail)
+    if complete or len(phases) <= room:
         table = [_phase_line(job, phase, seconds, width, view.ascii) for phase in phases]
-        gap = [Content("")] if table and (complete or len(head) + len(tail) + len(table) + 2 <= height) else []
+        gap = [Content("")] if table and (complete or len(phases) + 2 <= room) else []
         return [*head, *gap, *table, *(gap if tail else []), *tail]
-    return [*head, *_phases_in_a_row(job, seconds, width, max(1, height - len(head) - len(tail))), *tail]
+    return [*head, *_phases_in_a_row(job, phases, seconds, width, max(1, room)), *tail]
 
 
 def _headline(view: View, job: Job, width: int) -> list[Content]:
@@ -119,9 +122,11 @@ def _phase_line(job: Job, phase: Phase, seconds: float | None, width: int, ascii
     return Content.styled(text, "bold" if running else "$foreground-muted")
 
 
-def _phases_in_a_row(job: Job, seconds: float | None, width: int, height: int) -> list[Content]:
+def _phases_in_a_row(
+    job: Job, phases: Sequence[Phase], seconds: float | None, width: int, height: int
+) -> list[Content]:
     pieces = []
-    for phase in job.progress.phases:
+    for phase in phases:
         running = phase.end is None and job.state in jobs.LIVE_STATES
         name = clean(phase.name, 40)
         time = fmt.duration(_phase_seconds(phase, seconds))
