@@ -8,7 +8,6 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Optional, TypeVar
 
 from remote.policy import Policy
@@ -20,6 +19,8 @@ from remote.protocol.host import HostSample
 from remote.protocol.jobs import KIND_SERVICE, LIVE_STATES, Job, JobList, LogChunk
 from remote.protocol.stages import LaunchRequest, StageContext, StageInfo, StageList
 from remote.refreshed import Refreshed
+from remote.telemetry.processes import label_jobs
+from remote.telemetry.simulated import Server
 
 if TYPE_CHECKING:
     from remote.disk.usage import UsageMonitor
@@ -85,7 +86,7 @@ class Capabilities:
         if not any(gpu.processes for gpu in snapshot.gpus):
             return snapshot
         owners = {pid: job.id for job in self._live_jobs() for pid in job.pids}
-        return with_jobs(snapshot, owners) if owners else snapshot
+        return label_jobs(snapshot, owners) if owners else snapshot
 
     def host(self) -> HostSample:
         """The latest reading; its CPU load is None at the very first, since it is a mean over time."""
@@ -169,7 +170,7 @@ class Capabilities:
         def make() -> GpuSampler:
             from remote.telemetry.gpu import GpuSampler
 
-            sampler = GpuSampler(serving_seconds=self._serving_seconds)
+            sampler = GpuSampler(servers=self._servers)
             sampler.start()
             return sampler
 
@@ -198,8 +199,9 @@ class Capabilities:
         listed = self._jobs.latest(LABEL_SECONDS)
         return [job for job in (listed.jobs if listed else ()) if job.state in LIVE_STATES]
 
-    def _serving_seconds(self) -> tuple[float, ...]:
-        return tuple(job.seconds or 0.0 for job in self._live_jobs() if job.kind == KIND_SERVICE)
+    def _servers(self) -> tuple[Server, ...]:
+        services = [job for job in self._live_jobs() if job.kind == KIND_SERVICE and job.pids]
+        return tuple(Server(job.pids[0], job.seconds or 0.0) for job in services)
 
     def _part(self, name: str, make: Callable[[], T]) -> T:
         with self._making[name]:
@@ -207,17 +209,6 @@ class Capabilities:
                 self._parts[name] = make()
             part: T = self._parts[name]
             return part
-
-
-def with_jobs(snapshot: GpuSnapshot, owners: Mapping[int, str]) -> GpuSnapshot:
-    """The snapshot with the job id at each process whose pid is in ``owners``."""
-    gpus = []
-    for gpu in snapshot.gpus:
-        if gpu.processes is not None:
-            named = tuple(replace(process, job=owners.get(process.pid, process.job)) for process in gpu.processes)
-            gpu = replace(gpu, processes=named)
-        gpus.append(gpu)
-    return replace(snapshot, gpus=tuple(gpus))
 
 
 def _record(kind: type[T], data: Any) -> T:

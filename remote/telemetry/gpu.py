@@ -18,7 +18,7 @@ from remote.telemetry import nvml
 from remote.telemetry.lanes import HANG_AFTER, Crew, Probe, ThreadBudget
 from remote.telemetry.processes import ProcessNames
 from remote.telemetry.readings import gpu_record, take
-from remote.telemetry.simulated import ServingSeconds, simulated_snapshot
+from remote.telemetry.simulated import Servers, simulated_snapshot
 
 SIMULATE = "EAGLE_CONSOLE_SIMULATE_GPUS"
 """Set to 1 by the embedded host alone: where NVML is absent, show eight simulated GPUs, marked as such."""
@@ -34,18 +34,18 @@ class GpuSampler:
     """Reads all GPUs every ``interval`` seconds once it is started.
 
     :param retry: seconds between two looks for a driver that is not there.
-    :param serving_seconds: how long the live servers have been running; only the simulated GPUs use it.
+    :param servers: answers with the live servers; only the simulated GPUs use it.
     """
 
     def __init__(
         self,
         interval: float = 1.0,
         retry: float = _RETRY_SECONDS,
-        serving_seconds: Optional[ServingSeconds] = None,
+        servers: Optional[Servers] = None,
     ) -> None:
         self._interval = interval
         self._keep = max(_KEEP_SECONDS, 3 * interval)
-        self._serving_seconds = serving_seconds or (lambda: ())
+        self._servers = servers or (lambda: ())
         self._simulate = os.environ.get(SIMULATE) == "1"
         self._budget = ThreadBudget(_MAX_THREADS)
         self._driver = nvml.Driver(retry)
@@ -82,7 +82,7 @@ class GpuSampler:
         if status is None:
             return GpuSnapshot(DRIVER_ERROR, message=silent or "The driver has not answered yet.")
         if self._simulate and status.state in (DRIVER_NO_LIBRARY, DRIVER_NOT_LOADED):
-            return simulated_snapshot(now, tuple(self._serving_seconds()))
+            return simulated_snapshot(now, tuple(self._servers()))
         return GpuSnapshot(
             driver=status.state,
             gpus=self._records(now) if status.state == DRIVER_OK else (),

@@ -8,11 +8,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Optional
 
-from remote.protocol.gpu import DRIVER_OK, GPU_OK, Gpu, GpuSnapshot
+from remote.protocol.gpu import DRIVER_OK, GPU_OK, Gpu, GpuProcess, GpuSnapshot
 
-ServingSeconds = Callable[[], Sequence[float]]
-"""Answers with the seconds that each live server has been running."""
+
+@dataclass(frozen=True)
+class Server:
+    """A live server that the simulated GPUs work for: its main process and the seconds that it has been running."""
+
+    pid: int
+    seconds: float
+
+
+Servers = Callable[[], Sequence[Server]]
+"""Answers with the live servers."""
 
 _COUNT = 8
 _GIB = 2**30
@@ -25,18 +36,20 @@ _WARM_UP_SECONDS = 20.0
 _POWER_LIMIT = 600.0
 
 
-def simulated_snapshot(mono: float, serving: Sequence[float]) -> GpuSnapshot:
+def simulated_snapshot(mono: float, servers: Sequence[Server]) -> GpuSnapshot:
     """The eight GPUs at one time; idle and empty unless a server has been running."""
-    seconds = max(serving, default=0.0)
+    oldest = max(servers, key=lambda server: server.seconds, default=None)
     return GpuSnapshot(
         driver=DRIVER_OK,
-        gpus=tuple(_gpu(index, mono, seconds) for index in range(_COUNT)),
+        gpus=tuple(_gpu(index, mono, oldest) for index in range(_COUNT)),
         message="Simulated: this host has no NVIDIA driver.",
         simulated=True,
     )
 
 
-def _gpu(index: int, mono: float, seconds: float) -> Gpu:
+def _gpu(index: int, mono: float, server: Optional[Server]) -> Gpu:
+    seconds = server.seconds if server else 0.0
+    memory = _memory(seconds)
     busy = seconds > _LOAD_SECONDS + _WARM_UP_SECONDS
     wave = math.sin(mono / 7 + index) if busy else 0.0
     utilization = round(82 + 12 * wave) if busy else 0
@@ -46,7 +59,7 @@ def _gpu(index: int, mono: float, seconds: float) -> Gpu:
         mono=mono,
         uuid=f"GPU-51000000-0000-0000-0000-{index:012d}",
         name="Simulated GPU 96 GB",
-        memory_used=_memory(seconds),
+        memory_used=memory,
         memory_reserved=_RESERVED,
         memory_total=_TOTAL,
         utilization=utilization,
@@ -55,7 +68,7 @@ def _gpu(index: int, mono: float, seconds: float) -> Gpu:
         temperature=34 + index % 3 + utilization * 2 // 5,
         sm_clock=2300 if busy else 210,
         memory_clock=12481 if busy else 405,
-        processes=(),
+        processes=(GpuProcess(server.pid, memory),) if server else (),
     )
 
 

@@ -15,7 +15,7 @@ from remote.telemetry.host import HostSampler, filesystem
 from remote.telemetry.lanes import HANG_AFTER, Crew, Outcome, Probe, ThreadBudget
 from remote.telemetry.processes import label_jobs, merge_holders
 from remote.telemetry.readings import Reading, gpu_record
-from remote.telemetry.simulated import simulated_snapshot
+from remote.telemetry.simulated import Server, simulated_snapshot
 
 GIB = 2**30
 
@@ -188,15 +188,16 @@ def test_simulated_gpus_are_marked_and_deterministic() -> None:
     idle = simulated_snapshot(1000.0, ())
     assert idle.simulated and len(idle.gpus) == 8
     assert {(gpu.memory_used, gpu.utilization) for gpu in idle.gpus} == {(0, 0)}
-    assert simulated_snapshot(1000.0, (30.0,)) == simulated_snapshot(1000.0, (30.0,))
+    assert simulated_snapshot(1000.0, (Server(7, 30.0),)) == simulated_snapshot(1000.0, (Server(7, 30.0),))
 
 
 def test_simulated_memory_grows_with_a_load_and_stays_below_the_card() -> None:
-    used = [simulated_snapshot(1000.0 + t, (float(t),)).gpus[0].memory_used or 0 for t in range(0, 200, 5)]
+    used = [simulated_snapshot(1000.0 + t, (Server(7, float(t)),)).gpus[0].memory_used or 0 for t in range(0, 200, 5)]
     assert used == sorted(used) and used[0] == 0 and used[-1] > 80 * GIB
-    gpu = simulated_snapshot(1234.0, (200.0,)).gpus[0]
+    gpu = simulated_snapshot(1234.0, (Server(7, 200.0),)).gpus[0]
     assert used[-1] + (gpu.memory_reserved or 0) < (gpu.memory_total or 0)
     assert (gpu.utilization or 0) > 50 and (gpu.power or 0) < (gpu.power_limit or 0)
+    assert [(row.pid, row.memory) for row in gpu.processes or ()] == [(7, gpu.memory_used)]
 
 
 def settle(crew: Crew) -> None:
