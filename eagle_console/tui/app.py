@@ -13,6 +13,7 @@ from typing import ClassVar
 from textual.app import App, SystemCommand
 from textual.binding import BindingType
 from textual.screen import Screen
+from textual.worker import WorkerFailed
 
 from eagle_console import format as fmt
 from eagle_console.client import HostClient
@@ -177,13 +178,10 @@ class ConsoleApp(App[None]):
             await self.switch_mode(screen)
 
     def action_reconnect(self) -> None:
-        if self.state.link.state is LinkState.LIVE:
-            self.say("The connection is live.")
-            return
         if self.state.link.state is LinkState.UNKNOWN_HOST_KEY:
             self._ask_about_host_key()
-            return
-        self._link.reconnect_now()
+        else:
+            self._link.reconnect_now()  # leaves a live link alone, unless it has gone silent
 
     def action_pause(self) -> None:
         self._paused = not self._paused
@@ -277,6 +275,8 @@ class ConsoleApp(App[None]):
 
     def _handle_exception(self, error: Exception) -> None:
         """Ends the screen; ``run`` raises the error again outside it. Textual's own traceback prints all locals."""
+        if isinstance(error, WorkerFailed) and isinstance(error.error, Exception):
+            error = error.error
         self.crash = self.crash or error
         self._return_code = int(ExitCode.CRASH)
         if self._exception is None:

@@ -54,9 +54,10 @@ def address(job: Job) -> str:
 
 
 def loading_seconds(job: Job, seconds: float | None) -> float | None:
-    """How long the load took: up to the end of its last phase once it is ready, else all its running time."""
-    ends = [phase.end for phase in job.progress.phases if phase.end is not None]
-    return max(ends) if job.progress.ready and ends else seconds
+    """How long the load took: up to the start of its last phase, the readiness, once it has it; else all its time."""
+    if not job.progress.ready or not job.progress.phases:
+        return seconds
+    return job.progress.phases[-1].start
 
 
 def lost_by_stopping(job: Job, seconds: float | None) -> str:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partialmethod
+from pathlib import Path
 
 import pytest
 from textual.pilot import Pilot
 from textual.widgets import Button, Input
 from tui_fakes import (
     NOW,
+    FakeLink,
     TestConsole,
     chunk,
     done_check,
@@ -21,9 +24,12 @@ from tui_fakes import (
     state,
 )
 
+from eagle_console import cli
 from eagle_console.exit_codes import ExitCode
+from eagle_console.link.connect import Target
 from eagle_console.link.errors import ConnectionLost
 from eagle_console.state import HostKeyQuestion, HostState, LinkState, LinkStatus, Timed
+from eagle_console.tui.app import ConsoleApp
 from eagle_console.tui.screens.dialogs import HostKeyDialog, QuitDialog, StopDialog
 from eagle_console.tui.screens.stage_form import StageForm
 from eagle_console.tui.widgets.gpu_panel import GpuPanel
@@ -386,3 +392,41 @@ async def test_a_crash_ends_the_screen_and_prints_no_locals(capsys: pytest.Captu
     captured = capsys.readouterr()
     assert "hf_secretsecret" not in captured.out + captured.err
     assert not app._exit_renderables
+
+
+async def test_a_defect_of_the_link_is_the_crash_itself() -> None:
+    app = TestConsole(state())
+
+    async def defect() -> None:
+        raise KeyError("topic")
+
+    with pytest.raises(KeyError, match="topic"):
+        async with app.run_test(size=(80, 24)) as pilot:
+            app.run_worker(defect())
+            await pilot.pause(0.1)
+    assert isinstance(app.crash, KeyError)
+
+
+def test_the_command_leaves_a_report_and_exits_70(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Broken(FakeLink):
+        def __init__(self, target: Target, publish: Callable[[HostState], None]) -> None:
+            super().__init__(publish)
+
+        async def run(self) -> None:
+            hf_token = "hf_secretsecret"
+            raise RuntimeError(f"a defect, HF_TOKEN={hf_token}")
+
+    for variable in ("XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME"):
+        monkeypatch.setenv(variable, str(tmp_path))
+    monkeypatch.setattr("eagle_console.tui.app.Supervisor", Broken)
+    monkeypatch.setattr(ConsoleApp, "run", partialmethod(ConsoleApp.run, headless=True))
+    assert cli.main(["someone@gpu-box"]) == ExitCode.CRASH
+    (report,) = (tmp_path / "eagle-console" / "crash").iterdir()
+    text = report.read_text(encoding="utf-8")
+    assert "a defect" in text
+    assert "in run" in text
+    printed = capsys.readouterr()
+    assert str(report) in printed.err
+    assert "hf_secretsecret" not in text + printed.out + printed.err

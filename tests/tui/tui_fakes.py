@@ -210,8 +210,14 @@ def done_check() -> Job:
 
 
 def ready_job() -> Job:
-    phases = (*PHASES[:2], Phase("weights", 44, 1_300), Phase("compile", 1_300, 1_340), Phase("graphs", 1_340, 1_372))
-    return job(state="ready", progress=Progress("graphs", phases, ready=True), seconds=5_000.0)
+    phases = (
+        *PHASES[:2],
+        Phase("weights", 44, 1_300),
+        Phase("compile", 1_300, 1_340),
+        Phase("graphs", 1_340, 1_372),
+        Phase("ready", 1_372),
+    )
+    return job(state="ready", progress=Progress("ready", phases, ready=True), seconds=5_000.0)
 
 
 def failed_job() -> Job:
