@@ -11,6 +11,7 @@ from textual.pilot import Pilot
 from textual.widgets import Button, Input
 from tui_fakes import (
     NOW,
+    PROFILE,
     FakeLink,
     TestConsole,
     chunk,
@@ -29,7 +30,7 @@ from eagle_console.exit_codes import ExitCode
 from eagle_console.link.connect import Target
 from eagle_console.link.errors import ConnectionLost
 from eagle_console.state import HostKeyQuestion, HostState, LinkState, LinkStatus, Timed
-from eagle_console.tui.app import ConsoleApp
+from eagle_console.tui.app import ConsoleApp, run
 from eagle_console.tui.screens.dialogs import HostKeyDialog, QuitDialog, StopDialog
 from eagle_console.tui.screens.stage_form import StageForm
 from eagle_console.tui.widgets.gpu_panel import GpuPanel
@@ -430,3 +431,22 @@ def test_the_command_leaves_a_report_and_exits_70(
     printed = capsys.readouterr()
     assert str(report) in printed.err
     assert "hf_secretsecret" not in text + printed.out + printed.err
+
+
+def test_leaving_says_what_keeps_running(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    class Fake(FakeLink):
+        def __init__(self, target: Target, publish: Callable[[HostState], None]) -> None:
+            super().__init__(publish)
+
+        async def run(self) -> None:
+            self.publish(state(job(), ready_job()))
+            await super().run()
+
+    async def leave(pilot: Pilot[None]) -> None:
+        await until(pilot, lambda: bool(pilot.app.state.live_jobs()))  # type: ignore[attr-defined]
+        await pilot.press("q", "q")
+
+    monkeypatch.setattr("eagle_console.tui.app.Supervisor", Fake)
+    monkeypatch.setattr(ConsoleApp, "run", partialmethod(ConsoleApp.run, headless=True, auto_pilot=leave))
+    assert run(Target(PROFILE)) == ExitCode.DONE
+    assert "2 jobs keep running on gpu-box" in capsys.readouterr().err

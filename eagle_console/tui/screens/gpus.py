@@ -114,4 +114,4 @@ def _table_title(view: View, shown: int) -> str:
     known = [gpu for gpu in view.state.gpus.value.gpus if gpu.processes is not None]
     if not known and view.state.gpus.value.gpus:
         return "The driver does not say which processes hold GPU memory"
-    return f"{fmt.plural(shown, 'process', 'processes')} with GPU memory"
+    return f"{fmt.plural(shown, 'process', 'processes') if shown else 'No process'} with GPU memory"

@@ -57,7 +57,6 @@ class StagesScreen(ConsoleScreen):
 
     def on_mount(self) -> None:
         self._stage_table.set_title("Stages")
-        self._job_table.set_title("Jobs")
         self._stage_table.focus()
         self.set_interval(REFRESH_SECONDS, self._ask_if_shown)
         super().on_mount()
@@ -75,7 +74,9 @@ class StagesScreen(ConsoleScreen):
         self._ask_if_needed(view)
         self._stage_table.styles.height = min(8, max(4, len(self._stages) + 3))
         self._stage_table.set_rows([_stage_row(stage) for stage in self._stages])
-        self._job_table.set_rows(self._job_rows(view))
+        rows = self._job_rows(view)
+        self._job_table.set_rows(rows)
+        self._job_table.set_title("Jobs" if rows or view.state.jobs is None else "No job")
         self._paint_detail()
 
     def selected_job(self) -> Job | None:

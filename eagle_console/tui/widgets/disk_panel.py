@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from rich.cells import cell_len
 from textual.content import Content
 
 from eagle_console import format as fmt
@@ -83,7 +84,7 @@ def _entries(snapshot: DiskSnapshot, width: int, room: int, ascii: bool) -> list
 
 
 def _entry_line(entry: ArtifactUsage, largest: int, width: int, snapshot: DiskSnapshot, ascii: bool) -> Content:
-    names = max(len(clean(other.name, 60)) for other in snapshot.entries)
+    names = max(cell_len(_name(other)) for other in snapshot.entries)
     name_width = max(8, min(names, width * 2 // 5))
     size = ("≥ " if entry.incomplete else "") + fmt.gb(entry.allocated)
     facts = f"  {fmt.plural(entry.files, 'file')}" if width >= 46 else ""
@@ -93,13 +94,18 @@ def _entry_line(entry: ArtifactUsage, largest: int, width: int, snapshot: DiskSn
     bar = max(4, width - name_width - 1 - _SIZE - 1 - len(facts))
     share = entry.allocated / largest if largest else None
     return Content.assemble(
-        fit(clean(entry.name, 200), name_width),
+        fit(_name(entry), name_width),
         " ",
         meter(share, bar, _BAR, ascii),
         " ",
         (size.rjust(_SIZE), "bold"),
         (facts, "$foreground-muted"),
     )
+
+
+def _name(entry: ArtifactUsage) -> str:
+    """The directory's name; what lies in the workspace itself comes under a dot."""
+    return "(loose files)" if entry.name == "." else clean(entry.name, 200)
 
 
 def _scan_text(snapshot: DiskSnapshot) -> str:
