@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import getpass
+import os
 import socket
 import sys
 import time
@@ -83,7 +84,7 @@ class ConsoleApp(App[None]):
         super().__init__()
         self.profile = profile
         self.state = HostState(name=profile.name)
-        self.requested_by = f"{getpass.getuser()}@{socket.gethostname()}"
+        self.requested_by = _person()
         self.crash: Exception | None = None
         self._link = connect(self._publish)
         self._clock, self._wall, self._ascii = clock, wall, ascii
@@ -283,6 +284,15 @@ class ConsoleApp(App[None]):
             self._exception = error
             self._exception_event.set()
         self._close_messages_no_wait()
+
+
+def _person() -> str:
+    """Who works here, for the records on the host: ``user at machine``."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):  # a container may run under a user id that has no name
+        user = f"user {os.getuid()}"
+    return f"{user} at {socket.gethostname()}"
 
 
 def run(target: Target, ascii: bool = False) -> ExitCode:
