@@ -20,6 +20,7 @@ from collections.abc import Callable
 from typing import Any, Optional
 
 from remote import policy as policies
+from remote.allocator import use_one_heap
 from remote.capabilities import Capabilities
 from remote.outbox import Outbox, OutboxClosed
 from remote.procfs import boot_id, machine_id
@@ -174,6 +175,7 @@ def main(bundle_dir: Optional[str] = None) -> None:
     :param bundle_dir: the unpacked bundle that it runs from; None in a checkout.
     """
     source, sink = _take_streams()
+    use_one_heap()
     outbox = Outbox(sink)
     try:
         _serve(Inbox(source), outbox, bundle_dir)
