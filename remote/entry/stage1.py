@@ -19,6 +19,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import stat
 import sys
 from collections.abc import Mapping
 from typing import Optional
@@ -64,18 +65,36 @@ def places(environ: Mapping[str, str], uid: int) -> list[str]:
     home = environ.get("HOME", "")
     cache = environ.get("XDG_CACHE_HOME", "")
     if not cache.startswith("/"):
-        cache = os.path.join(home, ".cache") if home.startswith("/") else ""
+        cache = os.path.join(home, ".cache") if home.startswith("/") and os.path.isdir(home) else ""
     found = [os.path.join(cache, "eagle_console", "agents")] if cache else []
-    return [*found, f"/dev/shm/eagle_console-{uid}", f"/tmp/eagle_console-{uid}"]
+    return [*found, *(f"{folder}/eagle_console-{uid}" for folder in ("/dev/shm", "/tmp") if os.path.isdir(folder))]
 
 
 def claim(place: str, uid: int) -> None:
     """Makes the folder ours, or refuses it: whoever can write there can run programs as this user."""
     try:
         os.makedirs(place, mode=0o700, exist_ok=True)
-        check_owner(place, uid)
+        check(place, uid)
     except OSError as error:
         raise Unusable(f"{place}: {error.strerror}") from None
+
+
+def check(place: str, uid: int) -> None:
+    """Refuses a place that is not ours, or that somebody else could swap for one of theirs.
+
+    The folders on the way belong to us, to root, or to whoever owns ``/`` (root, as some containers show it); everybody
+    may write to one only where it is sticky. What a group may write is the business of the group.
+    """
+    check_owner(place, uid)
+    folder = os.path.realpath(place)
+    trusted = (uid, 0, os.stat("/").st_uid)
+    while folder != "/":
+        folder = os.path.dirname(folder)
+        status = os.stat(folder)
+        if status.st_uid not in trusted:
+            raise Unusable(f"{place} lies in {folder}, which belongs to user {status.st_uid}")
+        if status.st_mode & 0o002 and not status.st_mode & stat.S_ISVTX:
+            raise Unusable(f"{place} lies in {folder}, which everybody can write")
 
 
 def check_owner(path: str, uid: int) -> None:
@@ -104,7 +123,7 @@ def find(name: str, uid: int) -> Optional[str]:
         directory = os.path.join(place, name)
         try:
             if os.path.isdir(directory):
-                check_owner(place, uid)
+                check(place, uid)
                 check_owner(directory, uid)
                 if complete(directory):
                     return directory
@@ -196,6 +215,7 @@ def command_lines() -> list[bytes]:
 
 def main() -> None:
     signal.alarm(BOOTSTRAP_SECONDS)
+    os.set_blocking(1, True)  # what an rc file started may have left it otherwise
     order = json.loads(read_message())
     uid = os.getuid()
     umask = os.umask(0o077)
@@ -219,7 +239,8 @@ def main() -> None:
         pass  # a file system that became read-only still runs the agent
     signal.alarm(0)
     os.umask(umask)  # what stages write is the user's own business
-    os.execv(sys.executable, [sys.executable, "-I", os.path.join(directory, "run_agent.py")])
+    # File names are bytes, and the console means UTF-8 whatever the locale of this login says.
+    os.execv(sys.executable, [sys.executable, "-I", "-X", "utf8", os.path.join(directory, "run_agent.py")])
 
 
 if __name__ == "__main__":

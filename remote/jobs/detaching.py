@@ -35,7 +35,7 @@ class Bundle:
         """An unpacked bundle, or a checkout: the folder that holds the packages themselves."""
         script = os.path.join(directory, "run_job.py")
         if os.path.isfile(script):
-            return cls(directory, os.path.join(directory, "lib"), (sys.executable, "-I", script), {})
+            return cls(directory, os.path.join(directory, "lib"), (sys.executable, "-I", "-X", "utf8", script), {})
         command = (sys.executable, "-m", "remote.jobs.runner")
         return cls(directory, directory, command, {"PYTHONPATH": directory})
 

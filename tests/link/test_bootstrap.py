@@ -19,7 +19,7 @@ from fixtures.interpreters import AGENT_VERSIONS, interpreter
 
 from eagle_console.config import HostProfile
 from eagle_console.link import bundle as bundle_module
-from eagle_console.link.bootstrap import EXEC_LINE, NO_PYTHON, start_agent
+from eagle_console.link.bootstrap import EXEC_LINE, NO_PYTHON, READY, start_agent
 from eagle_console.link.bundle import Bundle, build, bundles
 from eagle_console.link.connect import Target, connect, open_session, reach
 from eagle_console.link.errors import BundleError, NoPython
@@ -96,11 +96,11 @@ def test_every_login_shell_reads_the_line_alike(shell: str, tmp_path: Path) -> N
     found = subprocess.run(
         [path, "-c", EXEC_LINE], input=b"%06d" % len(source) + source + b"more", env=environment, capture_output=True
     )
-    assert found.stdout == b"more3", found.stderr
+    assert found.stdout == f"\n{READY}\nmore3".encode(), found.stderr
     missing = subprocess.run(
         [path, "-c", EXEC_LINE], env={**environment, "PATH": "/nothing"}, capture_output=True, text=True
     )
-    assert missing.stdout == f"{NO_PYTHON}\n"
+    assert missing.stdout == f"\n{NO_PYTHON}\n"
     assert missing.returncode == 127
 
 
@@ -176,12 +176,14 @@ class TestStage1:
         assert "from remote" not in bundle_module.stage1_source().decode()
         assert len(bundle_module.stage1_source()) < 1_000_000
 
-    def test_places_in_order(self) -> None:
+    def test_places_in_order(self, host_home: Path) -> None:
         last = [f"/dev/shm/eagle_console-{self.uid}", f"/tmp/eagle_console-{self.uid}"]
-        assert stage1.places({"HOME": "/h"}, self.uid) == ["/h/.cache/eagle_console/agents", *last]
-        assert stage1.places({"HOME": "/h", "XDG_CACHE_HOME": "/c"}, self.uid)[0] == "/c/eagle_console/agents"
-        assert stage1.places({"HOME": "/h", "XDG_CACHE_HOME": "c"}, self.uid)[0] == "/h/.cache/eagle_console/agents"
+        home, ours = str(host_home), f"{host_home}/.cache/eagle_console/agents"
+        assert stage1.places({"HOME": home}, self.uid) == [ours, *last]
+        assert stage1.places({"HOME": home, "XDG_CACHE_HOME": "/c"}, self.uid)[0] == "/c/eagle_console/agents"
+        assert stage1.places({"HOME": home, "XDG_CACHE_HOME": "c"}, self.uid)[0] == ours
         assert stage1.places({}, self.uid) == last
+        assert stage1.places({"HOME": "/no/such/home"}, self.uid) == last
 
     def test_installed_once_then_found(self, archive: Bundle) -> None:
         assert stage1.find("abc", self.uid) is None
@@ -259,11 +261,11 @@ async def test_a_host_that_cannot_store_anything_is_a_bundle_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Stage 1 is sent with places that do not exist, as on a host where every disk is read-only."""
-    source = bundle_module.stage1_source().replace(b"/dev/shm/", b"/proc/shm/").replace(b"/tmp/", b"/proc/tmp/")
+    source = bundle_module.stage1_source().replace(b'("/dev/shm", "/tmp")', b'("/proc", "/sys")')
     monkeypatch.setattr("eagle_console.link.bootstrap.stage1_source", lambda: source)
     monkeypatch.setenv("XDG_CACHE_HOME", "/proc/cache")
     async with LocalTransport() as transport:
-        with pytest.raises(BundleError, match=r"/proc/cache.*/proc/shm.*/proc/tmp"):
+        with pytest.raises(BundleError, match=r"/proc/cache.*/proc/eagle.*/sys/eagle"):
             await start_agent(await transport.open(EXEC_LINE), "here")
 
 
