@@ -42,7 +42,7 @@ from remote.protocol.frames import (
     Unsubscribe,
     frame_from_wire,
 )
-from remote.subscriptions import TOPICS, Subscriptions
+from remote.subscriptions import NO_THREAD, NO_THREAD_REMEDY, TOPICS, Subscriptions
 from remote.telemetry.host import psutil_available
 
 HELLO_SECONDS = 10.0
@@ -149,7 +149,11 @@ class Agent:
             self._outbox.put(Response(request.id, error=fault), wait=False)
         else:
             thread = threading.Thread(target=self._answer, args=(request,), name=f"request {request.op}", daemon=True)
-            thread.start()
+            try:
+                thread.start()
+            except RuntimeError:
+                self._at_work.release()
+                self._outbox.put(Response(request.id, error=Fault(FAILED, NO_THREAD, NO_THREAD_REMEDY)), wait=False)
 
     def _answer(self, request: Request) -> None:
         try:
@@ -211,6 +215,8 @@ def _serve(inbox: Inbox, outbox: Outbox, bundle_dir: Optional[str]) -> None:
 def _take_streams() -> tuple[int, int]:
     """Moves stdin and stdout away to private descriptors, so that nothing that prints can break the frames."""
     source, sink = os.dup(0), os.dup(1)
+    os.set_blocking(source, True)
+    os.set_blocking(sink, True)
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
     os.close(null)

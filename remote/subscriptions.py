@@ -31,6 +31,9 @@ MIN_JOBS_INTERVAL_SECONDS = 0.5
 MAX_SUBSCRIPTIONS = 64
 """Of one console at once. It needs a handful; this only bounds the threads of a broken one."""
 
+NO_THREAD = "this host lets the user start no further thread"
+NO_THREAD_REMEDY = "raise ulimit -u there, or end something"
+
 TOPICS = (
     frames.TOPIC_GPUS,
     frames.TOPIC_HOST,
@@ -56,9 +59,13 @@ class Subscriptions:
             problem = self._refusal(request)
             if problem is None:
                 subscription = _Subscription(request, self._capabilities, self._outbox, self._ended)
-                self._running[request.sub] = subscription
-                subscription.thread.start()
-                return
+                try:
+                    subscription.thread.start()
+                except RuntimeError:
+                    problem = RequestError(FAILED, NO_THREAD, NO_THREAD_REMEDY)
+                else:
+                    self._running[request.sub] = subscription
+                    return
         self._outbox.put(_error_event(request, problem), wait=False)
 
     def cancel(self, sub: int) -> None:

@@ -18,7 +18,7 @@ from typing import Optional
 import remote
 from pipeline.plan import catalog
 from remote import procfs
-from remote.jobs import detaching, preflight, records
+from remote.jobs import detaching, ownership, preflight, records
 from remote.jobs.planning import Plan, plan
 from remote.jobs.records import write_record
 from remote.jobs.signals import send
@@ -95,6 +95,7 @@ class Launcher:
         directory = self._store.directory(job.id)
         known = self._store.records(job.id)
         runner = known.runner or (known.started.runner if known.started else None)
+        _check_own(job, directory, runner)
         try:
             write_record(
                 os.path.join(directory, records.STOP), StopRequest(time.time(), requested_by, force), durable=True
@@ -163,7 +164,7 @@ class Launcher:
         )
         partial = os.path.join(folder, f".new-{job_id}")
         try:
-            os.mkdir(partial)
+            os.mkdir(partial, 0o755)  # whoever else may write into it could name the processes that a stop ends
             write_record(os.path.join(partial, records.SPEC), spec, durable=True)
             os.rename(partial, final)
         except OSError as error:
@@ -185,6 +186,15 @@ class Launcher:
                 record = JobExit(jobs.FAILED, time.time(), failure=failure)
                 write_record(os.path.join(directory, records.EXIT), record, durable=True)
         raise RequestError(FAILED, failure.cause, f"see {os.path.join(directory, records.RUNNER_LOG)} on the host")
+
+
+def _check_own(job: Job, directory: str, runner: Optional[ProcessId]) -> None:
+    """Refuses a stop that the records of somebody else's job directory would lead to another process."""
+    if runner is not None and procfs.alive(runner):
+        if not ownership.is_runner_of(runner, directory):
+            raise RequestError(REFUSED, f"the process {runner.pid} that the records of {job.id} name is not its runner")
+    elif not ownership.is_ours(directory):
+        raise RequestError(REFUSED, f"{job.id} was made by another user", "connect as that user to stop it")
 
 
 @contextlib.contextmanager

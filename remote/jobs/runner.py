@@ -17,6 +17,7 @@ from typing import Optional
 
 from remote import procfs
 from remote.jobs import orphans, records
+from remote.jobs.ownership import is_ours
 from remote.jobs.supervision import Supervision
 from remote.jobs.wakeup import Wakeup
 from remote.protocol.codec import to_wire
@@ -35,6 +36,9 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
         sys.stderr.write("usage: run_job.py JOBDIR\n")
         return EXIT_USAGE
     directory = os.path.abspath(arguments[0])
+    if not is_ours(directory):
+        sys.stderr.write("another user made this job directory\n")
+        return EXIT_USAGE
     wakeup = Wakeup()
     if not _take_lock(directory):
         sys.stderr.write("another runner holds the lock of this job\n")

@@ -20,6 +20,7 @@ from remote.protocol.codec import from_wire, to_wire
 from remote.protocol.errors import BAD_ARGUMENT, FAILED, NOT_FOUND, ProtocolError, RequestError
 from remote.protocol.jobs import (
     ENDED_STATES,
+    SCHEMA,
     Job,
     JobEvent,
     JobExit,
@@ -239,6 +240,10 @@ def _read_records(path: str, job_id: str) -> Records:
         except RecordError as error:
             if name != records.LOCK:  # empty for a moment between its creation and its first word
                 problems.append(f"{name}: {error}")
+        else:
+            schema = getattr(values[field], "schema", SCHEMA)
+            if schema > SCHEMA:
+                problems.append(f"{name}: written by a newer version of the agent (schema {schema})")
     if values.get("spec") is None and not problems:
         problems.append("spec.json is missing")
     return Records(job_id, status.st_mtime, log=os.path.join(path, records.LOG), problems=tuple(problems), **values)

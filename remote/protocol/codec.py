@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 from functools import cache
 from typing import Any, Callable, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -95,7 +96,7 @@ def _decoder(annotation: Any) -> _Decoder:
     if annotation is Any:
         return lambda data, where: data
     if annotation is float:
-        return lambda data, where: float(_expect(data, (int, float), where))
+        return _finite
     return lambda data, where: _expect(data, annotation, where)
 
 
@@ -115,6 +116,16 @@ def _record_decoder(cls: Any) -> _Decoder:
         return cls(**values)
 
     return decode
+
+
+def _finite(data: Any, where: str) -> float:
+    try:
+        number = float(_expect(data, (int, float), where))
+    except OverflowError:
+        number = math.inf
+    if not math.isfinite(number):
+        raise ProtocolError(f"{where} is not a finite number")
+    return number
 
 
 def _expect(data: Any, kind: Any, where: str) -> Any:
