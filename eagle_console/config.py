@@ -24,6 +24,11 @@ COMMANDS = (
 )  # fmt: skip
 """Every command of the contract, present or planned: a profile of such a name could never be opened."""
 
+ASYNCSSH = "asyncssh"
+SYSTEM_SSH = "ssh"
+TRANSPORTS = (ASYNCSSH, SYSTEM_SSH)
+"""How a host is reached: by the console's own SSH, or by the system's ``ssh`` with everything that it is set up for."""
+
 ENGINES = ("local",)
 _ENGINES_PLANNED = ("slurm",)
 
@@ -44,6 +49,7 @@ class HostProfile:
     tensor_parallel: int | None = None
     engine: str = "local"
     readonly: bool = False
+    transport: str = ASYNCSSH
 
     @property
     def context(self) -> StageContext:
@@ -66,6 +72,7 @@ _TYPES: dict[str, type] = {
     "tensor_parallel": int,
     "engine": str,
     "readonly": bool,
+    "transport": str,
 }
 _ABSOLUTE = ("workspace", "verifier", "python")
 
@@ -139,6 +146,9 @@ def _profile(name: str, table: Any, where: str) -> HostProfile:
         raise ConfigError(f"{where}: engine {engine!r} is not in this version yet; use 'local'")
     if engine not in ENGINES:
         raise ConfigError(f"{where}: engine must be one of {', '.join(ENGINES)}, not {engine!r}")
+    transport = table.get("transport", ASYNCSSH)
+    if transport not in TRANSPORTS:
+        raise ConfigError(f"{where}: transport must be one of {', '.join(TRANSPORTS)}, not {transport!r}")
     return HostProfile(name=name, **table)
 
 

@@ -177,6 +177,7 @@ def profile(value: HostProfile) -> Document:
         "tensor_parallel": value.tensor_parallel,
         "engine": value.engine,
         "readonly": value.readonly,
+        "transport": value.transport,
     }
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Generic, TypeVar
 
+from eagle_console.link.questions import Prompt
 from remote.protocol import frames
 from remote.protocol.codec import from_wire
 from remote.protocol.disk import DiskSnapshot
@@ -42,6 +43,7 @@ class LinkState(Enum):
     LIVE = "live"
     WAITING = "waiting"  # lost; the next try is at ``retry_at``
     UNKNOWN_HOST_KEY = "unknown host key"  # a person must decide
+    ASKING = "asking"  # connecting; a passphrase, password or code is wanted
     FAILED = "failed"  # no further try by itself: authentication, changed host key, no Python
     CLOSED = "closed"
 
@@ -59,7 +61,7 @@ class HostKeyQuestion:
 
 @dataclass(frozen=True)
 class LinkStatus:
-    """The state of the link, why it is so, and when the next try is due (monotonic)."""
+    """The state of the link, why it is so, when the next try is due (monotonic), and what a person must decide."""
 
     state: LinkState = LinkState.IDLE
     detail: str = ""
@@ -67,6 +69,7 @@ class LinkStatus:
     attempt: int = 0
     retry_at: float | None = None
     question: HostKeyQuestion | None = None
+    prompt: Prompt | None = None
 
 
 class Freshness(Enum):

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
 from eagle_console.client import HostClient
-from eagle_console.config import Config, HostProfile
+from eagle_console.config import SYSTEM_SSH, Config, HostProfile
 from eagle_console.link.address import parse_address
 from eagle_console.link.bootstrap import EXEC_LINE, BootstrapResult, start_agent
 from eagle_console.link.errors import LinkTimeout
+from eagle_console.link.prompts import Nobody, PatientPrompter, Prompter
 from eagle_console.link.session import AgentSession
 from eagle_console.link.transport import LocalTransport, Transport
 
@@ -65,8 +65,12 @@ def resolve(host: str, config: Config) -> Target:
 
 
 @asynccontextmanager
-async def reach(target: Target) -> AsyncIterator[Endpoint]:
-    """Makes a host reachable: the embedded host runs as long as this context."""
+async def reach(target: Target, prompter: Prompter | None = None) -> AsyncIterator[Endpoint]:
+    """Makes a host reachable: the embedded host runs as long as this context.
+
+    :param prompter: is asked for passphrases, passwords and codes; by default there is nobody to ask.
+    """
+    prompter = prompter or Nobody()
     if target.profile.address == LOCAL:
         yield Endpoint(target, LocalTransport)
     elif target.profile.address == DEMO:
@@ -74,17 +78,25 @@ async def reach(target: Target) -> AsyncIterator[Endpoint]:
 
         async with run_demo() as transport:
             yield Endpoint(target, transport)
+    elif target.profile.transport == SYSTEM_SSH:
+        from eagle_console.link.openssh import OpenSshTransport
+
+        yield Endpoint(target, lambda: OpenSshTransport(target.profile.address, target.name, prompter))
     else:
         from eagle_console.link.ssh import AsyncsshTransport
 
-        yield Endpoint(target, lambda: AsyncsshTransport(target.profile.address, target.name))
+        passphrases: dict[str, str] = {}  # for the reconnects of this endpoint
+        yield Endpoint(target, lambda: AsyncsshTransport(target.profile.address, target.name, prompter, passphrases))
 
 
 @asynccontextmanager
-async def open_session(endpoint: Endpoint, request_seconds: float | None = None) -> AsyncIterator[Connected]:
+async def open_session(
+    endpoint: Endpoint, request_seconds: float | None = None, topics: Sequence[str] = ()
+) -> AsyncIterator[Connected]:
     """Connects, starts the agent and exchanges the hellos.
 
     :param request_seconds: the time for each answer; None leaves it to the session.
+    :param topics: subscribed to in the same breath, see ``AgentSession.start``.
     :raises LinkError: of the class that says what failed.
     """
     profile = endpoint.target.profile
@@ -93,7 +105,7 @@ async def open_session(endpoint: Endpoint, request_seconds: float | None = None)
         try:
             started = await start_agent(channel, profile.name)
             session = await AgentSession.start(
-                channel, profile.name, profile.workspace, profile.readonly, request_seconds
+                channel, profile.name, profile.workspace, profile.readonly, request_seconds, topics
             )
         except BaseException:
             await channel.close()
@@ -105,17 +117,22 @@ async def open_session(endpoint: Endpoint, request_seconds: float | None = None)
 
 
 @asynccontextmanager
-async def connect(target: Target, timeout: float | None = None) -> AsyncIterator[HostClient]:
+async def connect(
+    target: Target, timeout: float | None = None, prompter: Prompter | None = None
+) -> AsyncIterator[HostClient]:
     """A client of the host's agent, for as long as the context lasts.
 
-    :param timeout: seconds for connecting, and then for each request; None leaves both to their defaults.
+    :param timeout: seconds for connecting, and then for each request; None leaves both to their defaults. The time
+        that questions take does not count.
+    :param prompter: as for ``reach``.
     :raises LinkTimeout: when the connection is not made in that time.
     :raises LinkError: of the class that says what failed.
     """
+    patient = PatientPrompter(prompter or Nobody())
     async with AsyncExitStack() as stack:
         try:
-            async with asyncio.timeout(timeout):
-                endpoint = await stack.enter_async_context(reach(target))
+            async with patient.timeout(timeout):
+                endpoint = await stack.enter_async_context(reach(target, patient))
                 connected = await stack.enter_async_context(open_session(endpoint, timeout))
         except TimeoutError:
             raise LinkTimeout(f"no connection to {target.name} in {timeout:g} s") from None

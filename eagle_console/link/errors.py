@@ -4,6 +4,7 @@ LinkError
     AddressError            the address of a profile or on the command line makes no sense
     ConnectError            nothing answers: refused, no such name, no route, no answer in time
     AuthenticationError     the host answers and does not let this user in
+        PromptCancelled     a passphrase, password or code was wanted and not given
     HostKeyError            the host cannot prove that it is the one it should be
         UnknownHostKey      never seen before: a person must compare the fingerprint
         ChangedHostKey      another key than the known one, or a revoked one: always refused
@@ -45,6 +46,17 @@ class ConnectError(LinkError):
 
 class AuthenticationError(LinkError):
     """The host refuses this user. Never tried again by itself: servers ban addresses that keep failing."""
+
+
+class PromptCancelled(AuthenticationError):
+    """A question on the way in has no answer: a person cancelled it, the host did not wait, or there is no terminal.
+
+    :param asked: whether a person saw the question.
+    """
+
+    def __init__(self, message: str, remedy: str = "", asked: bool = True) -> None:
+        super().__init__(message, remedy)
+        self.asked = asked
 
 
 class HostKeyError(LinkError):

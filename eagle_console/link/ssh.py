@@ -1,7 +1,7 @@
 """The SSH transport: asyncssh with the user's own ssh configuration, keys and agent.
 
 Jump hosts are connected one by one here rather than by asyncssh, so that each of their host keys is checked like that
-of the host itself. Nothing is asked and nothing is forwarded: a key needs an agent or no passphrase.
+of the host itself, and each of their questions says who asks. Nothing is forwarded.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import asyncio
 import socket
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -26,11 +27,12 @@ from eagle_console.link.errors import (
     LinkError,
     UnknownHostKey,
 )
-from eagle_console.link.hostkeys import SeenKey
+from eagle_console.link.login import Login
+from eagle_console.link.prompts import Nobody, PatientPrompter, Prompter
 from eagle_console.link.transport import CLOSE_SECONDS, READ_BYTES, Channel
 
 CONNECT_SECONDS = 15.0
-"""For the TCP connection, and again for the login."""
+"""For the TCP connection and the login, without the time in which a question is open."""
 
 KEEPALIVE_SECONDS = 5
 KEEPALIVE_COUNT = 3
@@ -44,11 +46,20 @@ class AsyncsshTransport:
 
     :param address: an alias of the user's ssh configuration, ``user@host:port``, or ``ssh://user@host:port``.
     :param name: the host's name in commands that are proposed to the user; the address where it has no profile.
+    :param prompter: is asked for passphrases, passwords and codes; by default there is nobody to ask.
+    :param passphrases: right ones by key file, kept by the caller for the next connection.
     """
 
-    def __init__(self, address: str, name: str | None = None) -> None:
+    def __init__(
+        self,
+        address: str,
+        name: str | None = None,
+        prompter: Prompter | None = None,
+        passphrases: dict[str, str] | None = None,
+    ) -> None:
         self._address = parse_address(address)
         self._name = name or address
+        self._person = _Person(prompter or Nobody(), {} if passphrases is None else passphrases)
         self._options: dict[str, Any] | None = None
         self._stack = AsyncExitStack()
         self._connection: asyncssh.SSHClientConnection | None = None
@@ -71,9 +82,9 @@ class AsyncsshTransport:
     async def __aenter__(self) -> Self:
         try:
             if self._options is None:
-                self._connection = await _dial(self._address, self._stack)
+                self._connection = await _dial(self._address, self._person, self._stack)
             else:
-                self._connection = await _connect(self._address, self._options, [], self._stack)
+                self._connection = await _connect(self._address, self._person, self._options, [], self._stack)
         except BaseException as error:
             await self._stack.aclose()
             if isinstance(error, UnknownHostKey):
@@ -97,8 +108,17 @@ class AsyncsshTransport:
         return _SshChannel(process, self._address.host)
 
 
+@dataclass(frozen=True)
+class _Person:
+    """Who answers questions, and what was answered before."""
+
+    prompter: Prompter
+    passphrases: dict[str, str]
+
+
 async def _dial(
     address: Address,
+    person: _Person,
     stack: AsyncExitStack,
     tunnel: asyncssh.SSHClientConnection | None = None,
     jumps: int = 0,
@@ -109,11 +129,11 @@ async def _dial(
         if jumps >= MAX_JUMPS:
             raise ConnectError(f"{address.host}: more than {MAX_JUMPS} jump hosts", "look for a circle of ProxyJump")
         for hop in config.tunnel.split(","):
-            tunnel = await _dial(parse_address(hop.strip()), stack, tunnel, jumps + 1)
+            tunnel = await _dial(parse_address(hop.strip()), person, stack, tunnel, jumps + 1)
     configured = config.known_hosts if isinstance(config.known_hosts, list) else []
     files = hostkeys.sources(name for name in configured if isinstance(name, str))
     options: dict[str, Any] = {"known_hosts": hostkeys.read_known(files), "tunnel": tunnel}
-    return await _connect(address, options, files, stack)
+    return await _connect(address, person, options, files, stack)
 
 
 def _read_config(address: Address) -> asyncssh.SSHClientConnectionOptions:
@@ -129,80 +149,73 @@ def _read_config(address: Address) -> asyncssh.SSHClientConnectionOptions:
 
 
 async def _connect(
-    address: Address, options: dict[str, Any], files: Sequence[Path], stack: AsyncExitStack
+    address: Address, person: _Person, options: dict[str, Any], files: Sequence[Path], stack: AsyncExitStack
 ) -> asyncssh.SSHClientConnection:
-    watcher = _KeyWatcher()
+    login = Login(address.host, person.prompter, person.passphrases)
     try:
-        connection = await _attempt(address, options, watcher)
+        connection = await _attempt(address, person, options, login)
     except (asyncssh.HostKeyNotVerifiable, asyncssh.KeyExchangeFailed) as error:
-        if isinstance(error, asyncssh.HostKeyNotVerifiable) and (watcher.seen or not watcher.certificate):
-            raise _host_key_error(address, watcher, files, error) from None
+        if isinstance(error, asyncssh.HostKeyNotVerifiable) and (login.seen or not login.certificate):
+            raise _host_key_error(address, login, files, error) from None
         # The host has a certificate that nobody we know has signed, or none where an authority is known.
-        watcher = _KeyWatcher()
+        login = Login(address.host, person.prompter, person.passphrases)
         try:
             plain = {**options, "server_host_key_algs": hostkeys.PLAIN_ALGORITHMS}
-            connection = await _attempt(address, plain, watcher)
+            connection = await _attempt(address, person, plain, login)
         except asyncssh.HostKeyNotVerifiable as again:
-            raise _host_key_error(address, watcher, files, again) from None
+            raise _host_key_error(address, login, files, again) from None
         except (asyncssh.Error, OSError, TimeoutError) as again:
-            raise _typed(address, again) from None
+            raise _typed(address, login, again) from None
     except (asyncssh.Error, OSError, TimeoutError, ValueError) as error:
-        raise _typed(address, error) from None
+        raise _typed(address, login, error) from None
     stack.push_async_callback(_close, connection)
     return connection
 
 
-async def _attempt(address: Address, options: dict[str, Any], watcher: _KeyWatcher) -> asyncssh.SSHClientConnection:
+async def _attempt(
+    address: Address, person: _Person, options: dict[str, Any], login: Login
+) -> asyncssh.SSHClientConnection:
     where: dict[str, Any] = {"host": address.host}
     if address.user is not None:
         where["username"] = address.user
     if address.port is not None:
         where["port"] = address.port
-    return await asyncssh.connect(
-        **where,
-        client_factory=lambda: watcher,
-        connect_timeout=CONNECT_SECONDS,
-        login_timeout=CONNECT_SECONDS,
-        keepalive_interval=KEEPALIVE_SECONDS,
-        keepalive_count_max=KEEPALIVE_COUNT,
-        agent_forwarding=False,
-        x509_trusted_certs=None,
-        password_auth=False,
-        kbdint_auth=False,
-        **options,
-    )
-
-
-class _KeyWatcher(asyncssh.SSHClient):
-    """Remembers the host key that was shown and not found in any known_hosts file. Trusts nothing by itself."""
-
-    def __init__(self) -> None:
-        self.seen: SeenKey | None = None
-        self.certificate = False
-
-    def validate_host_public_key(self, host: str, addr: str, port: int, key: asyncssh.SSHKey) -> bool:
-        self.seen = SeenKey(host, addr, port, key)
-        return False
-
-    def validate_host_ca_key(self, host: str, addr: str, port: int, key: asyncssh.SSHKey) -> bool:
-        self.certificate = True
-        return False
+    patient = PatientPrompter(person.prompter)
+    login.prompter = patient
+    # asyncssh's own timeouts would count the time that a person needs to answer.
+    async with patient.timeout(CONNECT_SECONDS):
+        return await asyncssh.connect(
+            **where,
+            client_factory=lambda: login,
+            connect_timeout=None,
+            login_timeout=0,
+            keepalive_interval=KEEPALIVE_SECONDS,
+            keepalive_count_max=KEEPALIVE_COUNT,
+            agent_forwarding=False,
+            x509_trusted_certs=None,
+            passphrase=login.passphrase,
+            **options,
+        )
 
 
 def _host_key_error(
-    address: Address, watcher: _KeyWatcher, files: Sequence[Path], error: asyncssh.HostKeyNotVerifiable
+    address: Address, login: Login, files: Sequence[Path], error: asyncssh.HostKeyNotVerifiable
 ) -> HostKeyError:
-    if watcher.seen is not None:
-        return hostkeys.verdict(watcher.seen, files)
+    if login.seen is not None:
+        return hostkeys.verdict(login.seen, files)
     if "revoked" in str(error):
         return hostkeys.revoked(address.host)
     return HostKeyError(f"the host key of {address.host} cannot be verified: {error}")
 
 
-def _typed(address: Address, error: Exception) -> LinkError:
+def _typed(address: Address, login: Login, error: Exception) -> LinkError:
     """Our error for one of asyncssh's or of the operating system's."""
     host = address.host
+    if login.stopped is not None:
+        return login.stopped
     if isinstance(error, asyncssh.PermissionDenied) or "authentication failures" in str(error):
+        if login.unasked is not None:
+            return login.unasked
         user = f" for {address.user}" if address.user else ""
         return AuthenticationError(
             f"{host} refuses the login{user}: {_reason(error)}",

@@ -13,6 +13,7 @@ from dataclasses import replace
 
 from eagle_console.client import HostClient
 from eagle_console.link import hostkeys
+from eagle_console.link.asking import LinkPrompter
 from eagle_console.link.backoff import Backoff
 from eagle_console.link.connect import Endpoint, Target, open_session, reach
 from eagle_console.link.errors import (
@@ -25,7 +26,9 @@ from eagle_console.link.errors import (
     NotConnected,
     UnknownHostKey,
 )
+from eagle_console.link.prompts import PatientPrompter
 from eagle_console.link.publisher import Publisher
+from eagle_console.link.questions import Prompt
 from eagle_console.link.session import AgentSession
 from eagle_console.state import (
     STALE_SECONDS,
@@ -71,6 +74,8 @@ class Supervisor:
         self._session: AgentSession | None = None
         self._backoff = Backoff()
         self._wake = asyncio.Event()
+        self._asker = LinkPrompter(self._publisher)
+        self._prompter = PatientPrompter(self._asker)
 
     @property
     def state(self) -> HostState:
@@ -105,6 +110,13 @@ class Supervisor:
         hostkeys.trust(question)
         self.reconnect_now()
 
+    def answer_prompt(self, prompt: Prompt, answer: str | None) -> None:
+        """Answers the question of ``LinkState.ASKING``; None cancels it, and the link rests until ``reconnect_now``.
+
+        An answer to a question that is not open any more is dropped.
+        """
+        self._asker.answer(prompt, answer)
+
     async def run(self) -> None:
         """Connects and stays connected until it is cancelled."""
         endpoint: Endpoint | None = None
@@ -115,7 +127,7 @@ class Supervisor:
                     self._link(LinkStatus(LinkState.CONNECTING, attempt=self._backoff.attempt))
                     try:
                         if endpoint is None:
-                            endpoint = await stack.enter_async_context(reach(self._target))
+                            endpoint = await stack.enter_async_context(reach(self._target, self._prompter))
                         await self._one_link(endpoint)
                     except LinkError as error:
                         await self._pause(error)
@@ -130,7 +142,7 @@ class Supervisor:
         """
         async with AsyncExitStack() as stack:
             try:
-                async with asyncio.timeout(CONNECT_SECONDS):
+                async with self._prompter.timeout(CONNECT_SECONDS):
                     connected = await stack.enter_async_context(open_session(endpoint))
             except TimeoutError:
                 raise ConnectError(f"no connection to {self._target.name} in {CONNECT_SECONDS:g} s") from None
