@@ -9,6 +9,7 @@ from typing import Any, Protocol, TypeVar
 from remote.protocol import frames
 from remote.protocol.codec import from_wire, to_wire
 from remote.protocol.disk import DiskSnapshot
+from remote.protocol.files import FileChunk, FileHash, FileList
 from remote.protocol.frames import AgentHello, Event
 from remote.protocol.gpu import GpuSnapshot
 from remote.protocol.host import HostSample
@@ -21,7 +22,9 @@ T = TypeVar("T")
 class Session(Protocol):
     """A live conversation with an agent: what ``HostClient`` needs of the link."""
 
-    hello: AgentHello
+    @property
+    def hello(self) -> AgentHello:
+        """What the agent said about itself."""
 
     async def request(self, op: str, args: dict[str, Any] | None = None, key: str | None = None) -> dict[str, Any]:
         """The answer to one operation.
@@ -89,6 +92,18 @@ class HostClient:
         """The events of a job with a ``seq`` above ``after``, from the first missed one, for ever."""
         async for event in self.session.subscribe(frames.TOPIC_EVENTS, 0.25, {"job": job_id, "after": after}):
             yield from_wire(JobEvent, event.data)
+
+    async def list_files(self, path: str, after: str | None = None) -> FileList:
+        """A page of the files at or below a path; ``after`` is the ``next`` of the page before."""
+        return await self._ask("list_files", FileList, {"path": path, "after": after})
+
+    async def read_file(self, path: str, offset: int, length: int) -> FileChunk:
+        """At most ``CHUNK_BYTES`` of a file."""
+        return await self._ask("read_file", FileChunk, {"path": path, "offset": offset, "length": length})
+
+    async def hash_file(self, path: str, length: int) -> FileHash:
+        """The hash of the first ``length`` bytes of a file, or of as many as the host could hash in a short time."""
+        return await self._ask("hash_file", FileHash, {"path": path, "length": length})
 
     async def _ask(self, op: str, answer: type[T], args: dict[str, Any] | None = None, key: str | None = None) -> T:
         return from_wire(answer, await self.session.request(op, args, key))

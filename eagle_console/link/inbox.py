@@ -16,6 +16,17 @@ MAX_WAITING = 256
 _SAMPLES = (frames.TOPIC_GPUS, frames.TOPIC_HOST, frames.TOPIC_DISK, frames.TOPIC_JOBS)
 
 
+def resume_args(args: dict[str, Any], last: Event) -> dict[str, Any]:
+    """The arguments of a subscription that goes on right behind an event of one that had ``args``."""
+    if last.data is None:
+        return args
+    if last.topic == frames.TOPIC_LOG:
+        return {"job": last.data.get("job"), "offset": last.data.get("next_offset")}
+    if last.topic == frames.TOPIC_EVENTS:
+        return {**args, "after": last.data.get("seq")}
+    return args
+
+
 class SubscriptionInbox:
     """The events of one subscription between the link's reader and the one who asked for them.
 
@@ -55,14 +66,7 @@ class SubscriptionInbox:
     @property
     def resume_args(self) -> dict[str, Any]:
         """The arguments of a subscription that goes on behind the newest event that came."""
-        data = self._newest.data if self._newest else None
-        if data is None:
-            return self._args
-        if self._topic == frames.TOPIC_LOG:
-            return {"job": data.get("job"), "offset": data.get("next_offset")}
-        if self._topic == frames.TOPIC_EVENTS:
-            return {**self._args, "after": data.get("seq")}
-        return self._args
+        return resume_args(self._args, self._newest) if self._newest else self._args
 
     async def take(self) -> Event:
         """The next event.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, Sequence
 from typing import Any, Self
 
 from eagle_console import __version__
@@ -27,6 +27,7 @@ from remote.protocol.frames import (
     Frame,
     Hello,
     Ping,
+    Pong,
     Request,
     Response,
     Subscribe,
@@ -51,15 +52,26 @@ class AgentSession:
     :ivar hello: what the agent said about itself.
     """
 
-    def __init__(self, channel: Channel, hello: AgentHello, host: str, request_seconds: float | None) -> None:
+    def __init__(
+        self,
+        channel: Channel,
+        hello: AgentHello,
+        host: str,
+        request_seconds: float | None,
+        opening: Sequence[Subscribe] = (),
+    ) -> None:
         self.hello = hello
         self._channel = channel
         self._host = host
         self._request_seconds = request_seconds
-        self._numbers = itertools.count(1)
+        self._numbers = itertools.count(1 + len(opening))
         self._answers: dict[int, asyncio.Future[dict[str, Any]]] = {}
-        self._inboxes: dict[int, SubscriptionInbox] = {}
+        self._inboxes = {begun.sub: SubscriptionInbox(begun.topic, begun.args) for begun in opening}
+        self._begun = {begun.topic: begun.sub for begun in opening}
         self._writing = asyncio.Lock()
+        self._pings = itertools.count()
+        self._answered_ping = -1
+        self._news = asyncio.Event()
         self._heard = asyncio.get_running_loop().time()
         self._ended: asyncio.Future[LinkError] = asyncio.get_running_loop().create_future()
         self._tasks = [asyncio.create_task(self._read_frames()), asyncio.create_task(self._ping())]
@@ -72,22 +84,27 @@ class AgentSession:
         workspace: str | None = None,
         readonly: bool = False,
         request_seconds: float | None = None,
+        topics: Sequence[str] = (),
     ) -> Self:
         """Exchanges the hellos with the agent that was just started in ``channel``.
 
         :param host: the name to use in messages.
         :param request_seconds: the time for each answer instead of ``REQUEST_SECONDS``.
+        :param topics: asked for together with the hello, which saves a round trip; ``subscribe`` without arguments
+            then gives what has come of them.
         :raises AgentError: when it is not an agent that we can talk to.
         :raises ConnectionLost: when the link fails.
         """
         hello = Hello((PROTOCOL_VERSION,), f"eagle-console {__version__}", workspace, readonly)
-        await channel.write(encode_line(frame_to_wire(hello)))
+        opening = [Subscribe(number, topic) for number, topic in enumerate(topics, 1)]
+        frames: list[Frame] = [hello, *opening]
+        await channel.write(b"".join(encode_line(frame_to_wire(frame)) for frame in frames))
         answer = await _read_frame(channel, host)
         if isinstance(answer, Bye):
             raise AgentError(f"the agent on {host} refuses: {answer.reason}")
         if not isinstance(answer, AgentHello):
             raise AgentError(f"the agent on {host} did not introduce itself")
-        return cls(channel, answer, host, request_seconds)
+        return cls(channel, answer, host, request_seconds, opening)
 
     async def request(self, op: str, args: dict[str, Any] | None = None, key: str | None = None) -> dict[str, Any]:
         """The answer to one operation.
@@ -113,15 +130,19 @@ class AgentSession:
 
     async def subscribe(
         self, topic: str, interval: float = 1.0, args: dict[str, Any] | None = None
-    ) -> AsyncIterator[Event]:
+    ) -> AsyncGenerator[Event, None]:
         """The events of a topic until the iterator is closed.
 
         :raises RequestError: when the agent ends the subscription.
         :raises ConnectionLost, AgentError: when the link ends.
         """
         self._check_alive()
-        inbox = SubscriptionInbox(topic, args or {})
-        number = await self._begin(inbox, topic, interval)
+        begun = None if args else self._begun.pop(topic, None)
+        if begun is not None and begun in self._inboxes:
+            number, inbox = begun, self._inboxes[begun]
+        else:
+            inbox = SubscriptionInbox(topic, args or {})
+            number = await self._begin(inbox, topic, interval)
         try:
             while True:
                 if number not in self._inboxes and inbox.empty:  # it was paused
@@ -146,6 +167,23 @@ class AgentSession:
     def silent_seconds(self) -> float:
         """How long the agent has said nothing."""
         return asyncio.get_running_loop().time() - self._heard
+
+    async def heard(self) -> None:
+        """Waits until the agent says something."""
+        self._news.clear()
+        await self._news.wait()
+
+    async def probe(self, seconds: float) -> bool:
+        """Whether the agent answers a ping that is sent now within ``seconds``."""
+        number = next(self._pings)
+        try:
+            async with asyncio.timeout(seconds):
+                await self._send(Ping(number))
+                while self._answered_ping < number:
+                    await self.heard()
+        except (TimeoutError, LinkError):
+            return False
+        return True
 
     def abandon(self) -> None:
         """Gives the link up as lost."""
@@ -183,6 +221,9 @@ class AgentSession:
             while True:
                 frame = await _read_frame(self._channel, self._host)
                 self._heard = asyncio.get_running_loop().time()
+                if isinstance(frame, Pong):
+                    self._answered_ping = frame.n
+                self._news.set()
                 if isinstance(frame, Response):
                     self._deliver(frame)
                 elif isinstance(frame, Event):
@@ -213,9 +254,9 @@ class AgentSession:
     async def _ping(self) -> None:
         clock = asyncio.get_running_loop().time
         try:
-            for n in itertools.count():
+            while True:
                 async with asyncio.timeout(SILENCE_SECONDS):
-                    await self._send(Ping(n))
+                    await self._send(Ping(next(self._pings)))
                 await asyncio.sleep(PING_SECONDS)
                 if clock() - self._heard > SILENCE_SECONDS:
                     raise TimeoutError

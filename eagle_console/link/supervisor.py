@@ -1,4 +1,4 @@
-"""Keeps a console connected to one host: connects, watches, and comes back after a loss until it is told to stop.
+"""A screen's link to one host: keeps it up, and reduces what comes over it to one state.
 
 What was known of the host survives a loss; only the link's state and the ages of the values change.
 """
@@ -8,30 +8,16 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
-from contextlib import AsyncExitStack
-from dataclasses import replace
 
 from eagle_console.client import HostClient
 from eagle_console.link import hostkeys
-from eagle_console.link.asking import LinkPrompter
-from eagle_console.link.backoff import Backoff
-from eagle_console.link.connect import Endpoint, Target, open_session, reach
-from eagle_console.link.errors import (
-    AddressError,
-    AuthenticationError,
-    ConnectError,
-    HostKeyError,
-    LinkError,
-    NoPython,
-    NotConnected,
-    UnknownHostKey,
-)
-from eagle_console.link.prompts import PatientPrompter
+from eagle_console.link.connect import Target
+from eagle_console.link.errors import LinkError, UnknownHostKey
+from eagle_console.link.keeper import Keeper
+from eagle_console.link.moving import MovingSession
 from eagle_console.link.publisher import Publisher
-from eagle_console.link.questions import Prompt
-from eagle_console.link.session import AgentSession
+from eagle_console.link.surroundings import Surroundings
 from eagle_console.state import (
-    STALE_SECONDS,
     HostKeyQuestion,
     HostState,
     LinkState,
@@ -45,16 +31,9 @@ from remote.protocol.errors import FAILED, ProtocolError, RequestError
 from remote.protocol.frames import Event, Fault
 
 TOPICS = (frames.TOPIC_GPUS, frames.TOPIC_HOST, frames.TOPIC_DISK, frames.TOPIC_JOBS)
-SAMPLE_SECONDS = 1.0
-
-CONNECT_SECONDS = 60.0
-"""For everything up to the agent's hello, the upload of the bundle over a slow line included."""
 
 RESUBSCRIBE_SECONDS = 5.0
 """Before a topic that the agent ended with an error is asked for again."""
-
-HOPELESS = (AddressError, AuthenticationError, HostKeyError, NoPython)
-"""Trying these again by itself helps nobody, and servers ban addresses that keep failing to log in."""
 
 
 class Supervisor:
@@ -68,14 +47,13 @@ class Supervisor:
     :param publish: gets each new ``HostState``.
     """
 
-    def __init__(self, target: Target, publish: Callable[[HostState], None]) -> None:
-        self._target = target
+    def __init__(
+        self, target: Target, publish: Callable[[HostState], None], surroundings: Surroundings | None = None
+    ) -> None:
         self._publisher = Publisher(HostState(target.name), publish)
-        self._session: AgentSession | None = None
-        self._backoff = Backoff()
-        self._wake = asyncio.Event()
-        self._asker = LinkPrompter(self._publisher)
-        self._prompter = PatientPrompter(self._asker)
+        self._keeper = Keeper(target, self._told, topics=TOPICS, surroundings=surroundings)
+        self._session = MovingSession(self._keeper)
+        self._person = asyncio.Event()
 
     @property
     def state(self) -> HostState:
@@ -84,23 +62,17 @@ class Supervisor:
 
     @property
     def client(self) -> HostClient:
-        """The operations of the connected host.
+        """The operations of the connected host. What it subscribes to goes on over the next connections.
 
         :raises NotConnected: when the link is down.
         """
-        if self._session is None:
-            link = self.state.link
-            raise NotConnected(f"{self._target.name} is not connected" + (f": {link.detail}" if link.detail else ""))
+        _ = self._keeper.live
         return HostClient(self._session)
 
     def reconnect_now(self) -> None:
-        """Ends the wait for the next try or the rest after a failure that needs a person; drops a link gone silent."""
-        self._backoff.attempt = 0
-        if self._session is None:
-            self._wake.set()
-        elif self._session.silent_seconds > STALE_SECONDS:
-            self._wake.set()
-            self._session.abandon()
+        """Ends the wait for the next try or the rest after a failure that needs a person; passes a silent link by."""
+        self._person.set()
+        self._keeper.hurry()
 
     def trust_host_key(self, question: HostKeyQuestion) -> None:
         """Trusts the key that a person accepted, for good, and connects again.
@@ -110,90 +82,45 @@ class Supervisor:
         hostkeys.trust(question)
         self.reconnect_now()
 
-    def answer_prompt(self, prompt: Prompt, answer: str | None) -> None:
-        """Answers the question of ``LinkState.ASKING``; None cancels it, and the link rests until ``reconnect_now``.
-
-        An answer to a question that is not open any more is dropped.
-        """
-        self._asker.answer(prompt, answer)
-
     async def run(self) -> None:
         """Connects and stays connected until it is cancelled."""
-        endpoint: Endpoint | None = None
+        watching = [asyncio.create_task(self._watch(topic)) for topic in TOPICS]
         try:
-            async with AsyncExitStack() as stack:
-                while True:
-                    self._wake.clear()
-                    self._link(LinkStatus(LinkState.CONNECTING, attempt=self._backoff.attempt))
-                    try:
-                        if endpoint is None:
-                            endpoint = await stack.enter_async_context(reach(self._target, self._prompter))
-                        await self._one_link(endpoint)
-                    except LinkError as error:
-                        await self._pause(error)
+            while True:
+                try:
+                    await self._keeper.run()
+                except LinkError as error:
+                    await self._ask(error)
         finally:
-            self._link(LinkStatus(LinkState.CLOSED))
+            for task in watching:
+                task.cancel()
+            await asyncio.gather(*watching, return_exceptions=True)
+            self._told(LinkStatus(LinkState.CLOSED))
             self._publisher.flush()
 
-    async def _one_link(self, endpoint: Endpoint) -> None:
-        """One connection, from its making to its loss.
-
-        :raises LinkError: always, with the reason of the end.
-        """
-        async with AsyncExitStack() as stack:
-            try:
-                async with self._prompter.timeout(CONNECT_SECONDS):
-                    connected = await stack.enter_async_context(open_session(endpoint))
-            except TimeoutError:
-                raise ConnectError(f"no connection to {self._target.name} in {CONNECT_SECONDS:g} s") from None
-            session, since = connected.session, _now()
-            self._publisher.update(with_hello(self.state, session.hello))
-            self._link(LinkStatus(LinkState.LIVE))
-            watching = [asyncio.create_task(self._watch(session, topic)) for topic in TOPICS]
-            self._session = session
-            try:
-                raise await session.lost()
-            finally:
-                self._session = None
-                self._backoff.lived(_now() - since)
-                for task in watching:
-                    task.cancel()
-                await asyncio.gather(*watching, return_exceptions=True)
-
-    async def _watch(self, session: AgentSession, topic: str) -> None:
-        """Reduces the events of a topic to the state until the link ends."""
+    async def _watch(self, topic: str) -> None:
+        """Reduces the events of a topic to the state."""
         while True:
             try:
-                async for event in session.subscribe(topic, SAMPLE_SECONDS):
-                    self._reduce(event)
+                async for event in self._session.subscribe(topic):
+                    self._publisher.update(with_event(self.state, event, time.monotonic()))
             except (RequestError, ProtocolError) as error:
-                self._reduce(Event(0, topic, 0.0, 0.0, error=Fault(FAILED, str(error))))
-            except LinkError:
-                return  # ``_one_link`` reports it
+                problem = Event(0, topic, 0.0, 0.0, error=Fault(FAILED, str(error)))
+                self._publisher.update(with_event(self.state, problem, time.monotonic()))
             await asyncio.sleep(RESUBSCRIBE_SECONDS)
 
-    def _reduce(self, event: Event) -> None:
-        self._publisher.update(with_event(self.state, event, time.monotonic()))
-
-    async def _pause(self, error: LinkError) -> None:
-        """Shows why there is no link, and waits until it is time for the next try."""
-        attempt = self._backoff.attempt
-        status = LinkStatus(LinkState.FAILED, error.message, error.remedy, attempt)
-        timeout: float | None = None
+    async def _ask(self, error: LinkError) -> None:
+        """Shows an error that only a person can repair, and waits for the person."""
+        self._person.clear()
         if isinstance(error, UnknownHostKey):
-            status = replace(status, state=LinkState.UNKNOWN_HOST_KEY, question=error.question)
-        elif not isinstance(error, HOPELESS):
-            timeout = self._backoff.next_delay()
-            status = replace(status, state=LinkState.WAITING, attempt=attempt + 1, retry_at=time.monotonic() + timeout)
-        self._link(status)
-        try:
-            await asyncio.wait_for(self._wake.wait(), timeout)
-        except TimeoutError:
-            pass  # it is time
+            state, question = LinkState.UNKNOWN_HOST_KEY, error.question
+            self._told(LinkStatus(state, error.message, error.remedy, question=question))
+        else:
+            self._told(LinkStatus(LinkState.FAILED, error.message, error.remedy))
+        await self._person.wait()
 
-    def _link(self, status: LinkStatus) -> None:
-        self._publisher.update(with_link(self.state, status))
-
-
-def _now() -> float:
-    return asyncio.get_running_loop().time()
+    def _told(self, status: LinkStatus) -> None:
+        state = self.state
+        if status.state is LinkState.LIVE:
+            state = with_hello(state, self._keeper.live.hello)
+        self._publisher.update(with_link(state, status))
