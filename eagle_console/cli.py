@@ -9,7 +9,7 @@ import sys
 from collections.abc import Awaitable, Callable, Sequence
 
 from eagle_console import __version__, crash, documents
-from eagle_console.commands import disk, doctor, gpus, hosts, jobs, run, screen, stages, status
+from eagle_console.commands import disk, doctor, get, gpus, hosts, jobs, run, screen, stages, status
 from eagle_console.commands.invocation import DEFAULT_TIMEOUT, Invocation, Refused, UsageError
 from eagle_console.config import ConfigError
 from eagle_console.exit_codes import ExitCode
@@ -202,6 +202,13 @@ def _logs(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--grep", metavar="P", help="only lines that match the regular expression P")
 
 
+def _get(parser: argparse.ArgumentParser) -> None:
+    _host(parser, get.get)
+    parser.add_argument("path", metavar="PATH", help="absolute, below the workspace, or ~/...")
+    parser.add_argument("destination", nargs="?", metavar="DEST", help="a file or a directory here")
+    parser.add_argument("--force", action="store_true", help="replace what is at DEST")
+
+
 def _stop(parser: argparse.ArgumentParser) -> None:
     _job(parser, jobs.stop)
     parser.add_argument("--force", action="store_true", help="without the stage's grace period")
@@ -217,6 +224,7 @@ _COMMANDS: dict[str, tuple[str, Callable[[argparse.ArgumentParser], None]]] = {
     "run": ("launch a stage; it survives this console", _run_arguments),
     "jobs": ("what runs and what ran", lambda parser: _host(parser, jobs.jobs)),
     "logs": ("a job's log", _logs),
+    "get": ("a file or a directory of the host, with resume and proof", _get),
     "stop": ("end a job and every process of it", _stop),
 }
 

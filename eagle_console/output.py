@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ from typing import TextIO
 from rich.cells import cell_len
 
 from eagle_console.documents import Document
-from eagle_console.text import clean
+from eagle_console.text import clean, shorten
 
 LINE_LIMIT = 64_000
 """Characters of one line on a terminal or in a pipe; command lines are longer than a screen's fields."""
@@ -38,6 +39,21 @@ class Output:
     def say(self, text: str) -> None:
         """A line of talk: progress, questions, remedies."""
         print(clean(text, LINE_LIMIT), file=self.talk, flush=True)
+
+    @property
+    def moves(self) -> bool:
+        """Whether talk goes to a terminal, where a line can be replaced."""
+        return self.talk.isatty()
+
+    def moving_line(self, text: str) -> None:
+        """A line of talk in the place of the last one."""
+        width = shutil.get_terminal_size().columns - 1
+        print(f"\r\x1b[K{shorten(clean(text), width)}", end="", file=self.talk, flush=True)
+
+    def end_moving_line(self) -> None:
+        """Leaves the line that moved."""
+        if self.moves:
+            print(file=self.talk, flush=True)
 
     def table(self, headers: Sequence[str], rows: Iterable[Sequence[str]], right: Sequence[int] = ()) -> None:
         """Aligned columns; ``right`` names the columns that are numbers. The last column is never padded."""

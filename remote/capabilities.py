@@ -10,10 +10,12 @@ import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Optional, TypeVar
 
+from remote import files
 from remote.policy import Policy
 from remote.protocol.codec import from_wire
 from remote.protocol.disk import DiskSnapshot
 from remote.protocol.errors import BAD_ARGUMENT, FAILED, ProtocolError, RequestError
+from remote.protocol.files import FileChunk, FileHash, FileList
 from remote.protocol.gpu import GpuSnapshot
 from remote.protocol.host import HostSample
 from remote.protocol.jobs import KIND_SERVICE, LIVE_STATES, Job, JobList, LogChunk
@@ -62,6 +64,7 @@ class Capabilities:
         self._policy = policy
         self._bundle_dir = bundle_dir
         self._parts: dict[str, Any] = {}
+        self._files = files.Files(policy)
         self._making = {name: threading.Lock() for name in ("store", "launcher", "gpus", "host", "disk")}
         self._jobs = Refreshed(lambda: self.store().list(), JOB_LIST_SECONDS)
         self._host = Refreshed(lambda: self._host_sampler().sample(), CPU_SECONDS)
@@ -76,6 +79,9 @@ class Capabilities:
             "launch": lambda args, key: self.launch(_record(LaunchRequest, args), key),
             "stop": lambda args, key: self.stop(args),
             "read_log": lambda args, key: self.read_log(args),
+            "list_files": lambda args, key: self.list_files(args),
+            "read_file": lambda args, key: self.read_file(args),
+            "hash_file": lambda args, key: self.hash_file(args),
         }
 
     def gpus(self) -> GpuSnapshot:
@@ -145,6 +151,21 @@ class Capabilities:
         """A piece of a job's log that fits into one frame: from ``offset``, or the last ``tail`` lines."""
         job = self.job(_text(args, "job"))
         return self.store().read_log(job.id, _number(args, "offset"), _number(args, "tail"), LOG_CHUNK_BYTES)
+
+    def list_files(self, args: Mapping[str, Any]) -> FileList:
+        """A page of the files at or below ``path``, from behind ``after`` on."""
+        path, _ = files.arguments(args)
+        return self._files.list(path, _text(args, "after") if args.get("after") is not None else None)
+
+    def read_file(self, args: Mapping[str, Any]) -> FileChunk:
+        """``length`` bytes of the file ``path`` from ``offset`` on."""
+        path, (offset, length) = files.arguments(args, "offset", "length")
+        return self._files.read(path, offset, length)
+
+    def hash_file(self, args: Mapping[str, Any]) -> FileHash:
+        """The hash of the first ``length`` bytes of the file ``path``, or of as many as could be hashed by now."""
+        path, (length,) = files.arguments(args, "length")
+        return self._files.hash(path, length)
 
     def store(self) -> JobStore:
         """The jobs of the workspace; without one there are none, and its list says why."""

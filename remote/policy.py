@@ -35,12 +35,15 @@ class Policy:
     :param readonly_reason: why, as a clause that follows "read-only: "; empty when it is not.
     :param roots: folders that the workspace must lie in; without an ``agent.toml`` the workspace itself.
     :param workspace: the folder that holds the artifact directories and the jobs; None where the profile names none.
+    :param confined: an ``agent.toml`` names the roots, or cannot be read: nothing outside them is read for a console.
+        Without one a console may read what its user may.
     """
 
     readonly: bool
     readonly_reason: str
     roots: tuple[str, ...]
     workspace: Optional[str]
+    confined: bool = False
 
     def require_writable(self) -> None:
         """Nothing where changes are allowed.
@@ -51,6 +54,15 @@ class Policy:
             raise RequestError(
                 REFUSED, f"nothing can be changed over this connection; it is read-only: {self.readonly_reason}"
             )
+
+    def require_readable(self, path: str) -> None:
+        """Nothing where files of this path may be given to a console.
+
+        :raises RequestError: ``refused`` where the host's ``agent.toml`` confines it to other folders.
+        """
+        if self.confined and not inside(path, self.roots):
+            roots = ", ".join(self.roots) or "none"
+            raise RequestError(REFUSED, f"{path} lies outside the roots of this host's agent.toml ({roots})")
 
 
 def load(workspace: Optional[str], readonly: bool, files: Sequence[str] = POLICY_FILES) -> Policy:
@@ -63,10 +75,10 @@ def load(workspace: Optional[str], readonly: bool, files: Sequence[str] = POLICY
     try:
         settings = parse(_read(path)) if path else {}
     except (OSError, ValueError) as error:
-        return Policy(True, f"{path} cannot be used: {error}", (), workspace)
+        return Policy(True, f"{path} cannot be used: {error}", (), workspace, confined=True)
     roots = tuple(settings.get("roots", (workspace,) if workspace else ()))
     reason = _readonly_reason(workspace, readonly, settings, path)
-    return Policy(bool(reason), reason, roots, workspace)
+    return Policy(bool(reason), reason, roots, workspace, confined="roots" in settings)
 
 
 def parse(text: str) -> dict[str, Any]:
