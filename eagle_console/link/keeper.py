@@ -25,6 +25,7 @@ from eagle_console.link.errors import (
     NoPython,
     NotConnected,
 )
+from eagle_console.link.prompts import Nobody, PatientPrompter, Prompter
 from eagle_console.link.session import AgentSession
 from eagle_console.link.surroundings import TICK_SECONDS, Surroundings
 from eagle_console.state import STALE_SECONDS, LinkState, LinkStatus
@@ -58,6 +59,7 @@ class Keeper:
     :param topics: that will be subscribed to at once, see ``AgentSession.start``.
     :param connect_seconds: for one connection, up to the agent's hello.
     :param request_seconds: for each answer; None leaves it to the session.
+    :param prompter: as for ``connect.reach``.
     """
 
     def __init__(
@@ -69,10 +71,12 @@ class Keeper:
         connect_seconds: float = CONNECT_SECONDS,
         request_seconds: float | None = None,
         surroundings: Surroundings | None = None,
+        prompter: Prompter | None = None,
     ) -> None:
         self._target, self._told, self._topics = target, told, topics
         self._connect_seconds, self._request_seconds = connect_seconds, request_seconds
         self._surroundings = surroundings or Surroundings()
+        self._prompter = PatientPrompter(prompter or Nobody())
         self._backoff = Backoff()
         self._connection: _Connection | None = None
         self._since = 0.0
@@ -118,7 +122,7 @@ class Keeper:
                 self._tell(LinkState.CONNECTING)
                 try:
                     if endpoint is None:
-                        endpoint = await stack.enter_async_context(reach(self._target))
+                        endpoint = await stack.enter_async_context(reach(self._target, self._prompter))
                     await self._keep(endpoint)
                 except LinkError as error:
                     if is_final(error):
@@ -156,7 +160,7 @@ class Keeper:
     async def _open(self, endpoint: Endpoint) -> _Connection:
         async with AsyncExitStack() as stack:
             try:
-                async with asyncio.timeout(self._connect_seconds):
+                async with self._prompter.timeout(self._connect_seconds):
                     connected = await stack.enter_async_context(
                         open_session(endpoint, self._request_seconds, self._topics)
                     )

@@ -10,8 +10,8 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import defaultdict
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
 from weakref import WeakKeyDictionary
 
 PARALLEL_CONNECTS = 4
@@ -23,20 +23,34 @@ TRIES = 5
 PAUSE_SECONDS = 0.3
 """The mean pause before the second try; each further one is twice as long."""
 
+T = TypeVar("T")
+
 Server = tuple[str, int | None]
 
 _slots: WeakKeyDictionary[asyncio.AbstractEventLoop, defaultdict[Server, asyncio.Semaphore]] = WeakKeyDictionary()
 
 
-@asynccontextmanager
-async def connect_slot(host: str, port: int | None) -> AsyncIterator[None]:
-    """Waits until the server may be connected to. Held until the login is done."""
-    servers = _slots.setdefault(asyncio.get_running_loop(), defaultdict(lambda: asyncio.Semaphore(PARALLEL_CONNECTS)))
-    async with servers[(host, port)]:
-        yield
+async def limited(server: Server, log_in: Callable[[], Awaitable[T]], dropped: Callable[[Exception], bool]) -> T:
+    """What ``log_in`` gives, at a time when the server may be connected to.
+
+    :param log_in: one connection, up to the end of the login.
+    :param dropped: tells the errors of a server that took the connection and let it fall before the login.
+    :raises Exception: what ``log_in`` raises otherwise, or in its last try.
+    """
+    servers = _slots.setdefault(asyncio.get_running_loop(), defaultdict(_new_slots))
+    pause = PAUSE_SECONDS
+    for _ in range(TRIES - 1):
+        async with servers[server]:
+            try:
+                return await log_in()
+            except Exception as error:
+                if not dropped(error):
+                    raise
+        await asyncio.sleep(pause * random.uniform(0.5, 1.5))
+        pause *= 2
+    async with servers[server]:
+        return await log_in()
 
 
-def pauses() -> Iterator[float]:
-    """Seconds to wait before each further try, with jitter; ends with the last one."""
-    for number in range(TRIES - 1):
-        yield PAUSE_SECONDS * 2**number * random.uniform(0.5, 1.5)
+def _new_slots() -> asyncio.Semaphore:
+    return asyncio.Semaphore(PARALLEL_CONNECTS)

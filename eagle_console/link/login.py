@@ -43,6 +43,16 @@ class Login(asyncssh.SSHClient):
         self._passwords = 0
         self._rounds = 0
 
+    @property
+    def reached(self) -> bool:
+        """Whether the host took the connection."""
+        return self._connection is not None
+
+    @property
+    def begun(self) -> bool:
+        """Whether the connection got as far as the login: the keys were exchanged."""
+        return self._connection is not None and bool(self._connection.get_extra_info("send_cipher", ""))
+
     def connection_made(self, conn: asyncssh.SSHClientConnection) -> None:
         self._connection = conn
 

@@ -17,7 +17,7 @@ from typing import Any, Self
 
 import asyncssh
 
-from eagle_console.link import hostkeys
+from eagle_console.link import hostkeys, limits
 from eagle_console.link.address import Address, parse_address
 from eagle_console.link.errors import (
     AuthenticationError,
@@ -32,7 +32,12 @@ from eagle_console.link.prompts import Nobody, PatientPrompter, Prompter
 from eagle_console.link.transport import CLOSE_SECONDS, READ_BYTES, Channel
 
 CONNECT_SECONDS = 15.0
-"""For the TCP connection and the login, without the time in which a question is open."""
+"""For one login, without the time in which a question is open."""
+
+REACH_SECONDS = 5.0
+"""For the TCP connection alone. Then it is begun anew, since TCP by itself asks ever more rarely."""
+
+REACH_TRIES = 3
 
 KEEPALIVE_SECONDS = 5
 KEEPALIVE_COUNT = 3
@@ -182,20 +187,41 @@ async def _attempt(
         where["port"] = address.port
     patient = PatientPrompter(person.prompter)
     login.prompter = patient
-    # asyncssh's own timeouts would count the time that a person needs to answer.
-    async with patient.timeout(CONNECT_SECONDS):
-        return await asyncssh.connect(
-            **where,
-            client_factory=lambda: login,
-            connect_timeout=None,
-            login_timeout=0,
-            keepalive_interval=KEEPALIVE_SECONDS,
-            keepalive_count_max=KEEPALIVE_COUNT,
-            agent_forwarding=False,
-            x509_trusted_certs=None,
-            passphrase=login.passphrase,
-            **options,
-        )
+
+    async def log_in() -> asyncssh.SSHClientConnection:
+        for _ in range(REACH_TRIES - 1):
+            try:
+                return await once()
+            except TimeoutError:
+                if login.reached:
+                    raise
+        return await once()
+
+    async def once() -> asyncssh.SSHClientConnection:
+        # asyncssh's own timeouts would count the time that a person needs to answer.
+        async with patient.timeout(CONNECT_SECONDS), asyncio.timeout(REACH_SECONDS) as reaching:
+
+            def reached() -> Login:  # asyncssh calls it when the TCP connection is there
+                reaching.reschedule(None)
+                return login
+
+            return await asyncssh.connect(
+                **where,
+                client_factory=reached,
+                connect_timeout=None,
+                login_timeout=0,
+                keepalive_interval=KEEPALIVE_SECONDS,
+                keepalive_count_max=KEEPALIVE_COUNT,
+                agent_forwarding=False,
+                x509_trusted_certs=None,
+                passphrase=login.passphrase,
+                **options,
+            )
+
+    def dropped(error: Exception) -> bool:
+        return isinstance(error, (asyncssh.ConnectionLost, ConnectionResetError)) and not login.begun
+
+    return await limits.limited((address.host, address.port), log_in, dropped)
 
 
 def _host_key_error(
@@ -226,7 +252,8 @@ def _typed(address: Address, login: Login, error: Exception) -> LinkError:
     if isinstance(error, socket.gaierror):
         return ConnectError(f"there is no host named {host}", "check the address, or the VPN and the name server")
     if isinstance(error, TimeoutError):
-        return ConnectError(f"{host} did not answer in {CONNECT_SECONDS:g} s", f"try: ssh {host}")
+        seconds = CONNECT_SECONDS if login.reached else REACH_TRIES * REACH_SECONDS
+        return ConnectError(f"{host} did not answer in {seconds:g} s", f"try: ssh {host}")
     if isinstance(error, ConnectionRefusedError):
         return ConnectError(f"{host} refuses the connection: no SSH server on that port", "check the port")
     return ConnectError(f"no connection to {host}: {_reason(error)}", f"try: ssh {host}")

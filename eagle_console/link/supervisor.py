@@ -15,6 +15,7 @@ from eagle_console.link.connect import Target
 from eagle_console.link.errors import LinkError, UnknownHostKey
 from eagle_console.link.keeper import Keeper
 from eagle_console.link.moving import MovingSession
+from eagle_console.link.prompts import Prompter
 from eagle_console.link.publisher import Publisher
 from eagle_console.link.surroundings import Surroundings
 from eagle_console.state import (
@@ -45,13 +46,18 @@ class Supervisor:
 
     :param target: from ``connect.resolve``.
     :param publish: gets each new ``HostState``.
+    :param prompter: as for ``connect.reach``.
     """
 
     def __init__(
-        self, target: Target, publish: Callable[[HostState], None], surroundings: Surroundings | None = None
+        self,
+        target: Target,
+        publish: Callable[[HostState], None],
+        prompter: Prompter | None = None,
+        surroundings: Surroundings | None = None,
     ) -> None:
         self._publisher = Publisher(HostState(target.name), publish)
-        self._keeper = Keeper(target, self._told, topics=TOPICS, surroundings=surroundings)
+        self._keeper = Keeper(target, self._told, topics=TOPICS, prompter=prompter, surroundings=surroundings)
         self._session = MovingSession(self._keeper)
         self._person = asyncio.Event()
 

@@ -28,7 +28,7 @@ def awake_clock() -> float:
 
 
 def local_addresses(toward: Sequence[str] = ELSEWHERE) -> tuple[str, ...]:
-    """The addresses that this computer would use towards others. Nothing is sent: a datagram socket only looks it up."""
+    """The addresses that this computer would use towards others. Nothing is sent: a datagram socket looks it up."""
     found = []
     for address in toward:
         family = socket.AF_INET6 if ":" in address else socket.AF_INET
