@@ -18,7 +18,7 @@ test: $(VENV)/.ready debian-packages check  ## everything but the real models, s
 	$(BIN)/pytest -m "not slow"
 
 test-fast: $(VENV)/.ready  ## under two minutes, no servers outside Python
-	$(BIN)/pytest -m "not slow and not system"
+	$(BIN)/pytest -n 3 -m "not slow and not system"
 
 test-slow: $(VENV)/.ready debian-packages pipeline  ## real vLLM on the CPU
 	$(BIN)/pytest -m slow
