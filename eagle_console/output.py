@@ -6,7 +6,7 @@ import json
 import shutil
 import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TextIO
 
 from rich.cells import cell_len
@@ -23,8 +23,8 @@ class Output:
     """The two streams of a command and whether its data is JSON."""
 
     json: bool = False
-    data: TextIO = sys.stdout
-    talk: TextIO = sys.stderr
+    data: TextIO = field(default_factory=lambda: sys.stdout)
+    talk: TextIO = field(default_factory=lambda: sys.stderr)
 
     def document(self, document: Document) -> None:
         """One JSON document on stdout, in one line when a script reads it. ASCII: names of files may hold anything."""

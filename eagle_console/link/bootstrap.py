@@ -137,6 +137,7 @@ async def _answer(channel: Channel, host: str) -> dict[str, Any]:
 async def _ended(channel: Channel, last: bytes, host: str) -> BootstrapError:
     """What the host said last, when it ended instead of starting the agent."""
     status = await channel.wait()
+    how = "by a signal" if status is None or status < 0 else f"exit status {status}"
     words = (last.decode(errors="replace") + channel.stderr.text()).strip().splitlines()
     said = f": {words[-1][:300]}" if words else ""
     if said.startswith((": ModuleNotFoundError", ": ImportError")):
@@ -145,7 +146,7 @@ async def _ended(channel: Channel, last: bytes, host: str) -> BootstrapError:
             "install the full Python there (on Debian and Ubuntu python3, not only python3-minimal)",
         )
     return BootstrapError(
-        f"{host} ended the command that starts the agent (exit status {status}){said}",
+        f"{host} ended the command that starts the agent ({how}){said}",
         "a forced command or a restricted shell must allow the line that eagle-console runs; see docs/link.md",
     )
 
