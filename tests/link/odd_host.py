@@ -46,9 +46,8 @@ class Asker:
         self, server: SshServer | str, command: str = "status", *more: str, config: Path | None = None
     ) -> Answer:
         address = server if isinstance(server, str) else server.address
-        profiles = ["--config", str(config)] if config else []
         self._captured.readouterr()
-        code = cli.main([command, address, *more, *profiles, "--json", "--timeout", "40"])
+        code = cli.main([command, address, *more, "--json", "--timeout", "40"])
         out, err = self._captured.readouterr()
         assert "Traceback" not in out + err
         return Answer(code, json.loads(out) if out else None, err)
