@@ -14,7 +14,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +26,10 @@ from remote.procfs import descendants
 
 START_SECONDS = 10.0
 
+KEYS_ONLY = "PasswordAuthentication no\nPermitRootLogin prohibit-password\n"
+PASSWORDS_ONLY = "PasswordAuthentication yes\nPermitRootLogin yes\nPubkeyAuthentication no\n"
+"""Asks for a password; no password of this machine's users is known to the tests, so each is wrong."""
+
 
 @dataclass
 class SshServer:
@@ -34,10 +38,11 @@ class SshServer:
     directory: Path
     port: int
     process: subprocess.Popen[bytes]
+    host: str = "127.0.0.1"
 
     @property
     def address(self) -> str:
-        return f"{getpass.getuser()}@127.0.0.1:{self.port}"
+        return f"{getpass.getuser()}@{self.host}:{self.port}"
 
     @property
     def home(self) -> Path:
@@ -64,7 +69,7 @@ class SshServer:
 
     @property
     def known_hosts_line(self) -> str:
-        return f"[127.0.0.1]:{self.port} {self.host_key}\n"
+        return f"[{self.host}]:{self.port} {self.host_key}\n"
 
     def drop_connections(self) -> None:
         """Kills the server's side of every connection; what runs on the host is left alone."""
@@ -89,18 +94,24 @@ def ssh_server(
     directory: Path,
     *,
     config: str = "",
+    logins: str = KEYS_ONLY,
     authorized_options: str = "",
     path: str | None = None,
     environment: dict[str, str] | None = None,
     port: int | None = None,
+    host: str = "127.0.0.1",
+    enter: Sequence[str] = (),
 ) -> Iterator[SshServer]:
     """Runs a server until the context ends.
 
     :param config: more lines of ``sshd_config``.
+    :param logins: its lines about ways to log in.
     :param authorized_options: options in front of the key, such as ``command="..."``.
     :param path: PATH of the sessions; by default it leads to this interpreter's Python.
     :param environment: more variables of the sessions.
     :param port: by default a free one.
+    :param host: the address to listen on.
+    :param enter: words in front of the server's command, which lead to where that address is.
     """
     sshd = shutil.which("sshd", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin")
     if sshd is None:
@@ -124,20 +135,23 @@ def ssh_server(
     }
     (directory / "sshd_config").write_text(
         f"Port {port}\n"
-        "ListenAddress 127.0.0.1\n"
+        f"ListenAddress {host}\n"
         f"HostKey {directory}/host_ed25519\n"
         f"PidFile {directory}/sshd.pid\n"
         f"AuthorizedKeysFile {directory}/authorized_keys\n"
-        "StrictModes no\nUsePAM no\nPasswordAuthentication no\nKbdInteractiveAuthentication no\n"
-        "PermitRootLogin prohibit-password\nPrintMotd no\nLogLevel VERBOSE\n"
+        f"{logins}"
+        "StrictModes no\nUsePAM no\nKbdInteractiveAuthentication no\nPrintMotd no\nLogLevel VERBOSE\n"
         f"SetEnv {' '.join(f'{name}={value}' for name, value in variables.items())}\n"
         f"{config}\n"
     )
     with (directory / "sshd.log").open("ab") as log:
         process = subprocess.Popen(
-            [sshd, "-D", "-e", "-f", str(directory / "sshd_config")], stdin=subprocess.DEVNULL, stdout=log, stderr=log
+            [*enter, sshd, "-D", "-e", "-f", str(directory / "sshd_config")],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
         )
-    server = SshServer(directory, port, process)
+    server = SshServer(directory, port, process, host)
     try:
         _wait_until_open(server)
         yield server
@@ -163,7 +177,7 @@ def _wait_until_open(server: SshServer) -> None:
     deadline = time.monotonic() + START_SECONDS
     while True:
         try:
-            socket.create_connection(("127.0.0.1", server.port), timeout=1).close()
+            socket.create_connection((server.host, server.port), timeout=1).close()
             return
         except OSError:
             if server.process.poll() is not None or time.monotonic() > deadline:
