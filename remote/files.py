@@ -6,7 +6,6 @@ path that a person names may be a symbolic link; below it none is followed.
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import os
 import stat
@@ -91,9 +90,9 @@ class Files:
             raise _failed(path, error) from None
         finally:
             os.close(descriptor)
-        if data and data.count(0) == len(data):
+        if data and not data.strip(b"\0"):
             return FileChunk(offset, len(data), identity, zeros=len(data))
-        return FileChunk(offset, len(data), identity, data=base64.b64encode(data).decode("ascii"))
+        return FileChunk(offset, len(data), identity, data=data)
 
     def hash(self, path: str, length: int) -> FileHash:
         """The hash of the first bytes of a file, as far as ``HASH_SECONDS`` allow; the next request goes on.

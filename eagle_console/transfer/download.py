@@ -7,8 +7,6 @@ bytes that are already here are hashed on both sides before anything is added to
 from __future__ import annotations
 
 import asyncio
-import base64
-import binascii
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -148,8 +146,8 @@ class _Source:
         async with self._window:
             chunk = await self._client.read_file(self._path, offset, length)
         self._check(chunk.identity)
-        if chunk.offset != offset or chunk.length != length:
-            raise RequestError(FAILED, f"the host gave {chunk.length} bytes of {self._path} where {length} are")
+        if (chunk.offset, chunk.length) != (offset, length) or length not in (len(chunk.data), chunk.zeros):
+            raise RequestError(FAILED, f"the host did not give the {length} bytes from {offset} on of {self._path}")
         return chunk
 
     async def digest(self, length: int) -> str:
@@ -188,14 +186,8 @@ class _Source:
 def _store(file: LocalFile, chunk: FileChunk) -> None:
     if chunk.zeros:
         file.append_hole(chunk.length)
-        return
-    try:
-        data = base64.b64decode(chunk.data, validate=True)
-    except binascii.Error:
-        data = b""
-    if len(data) != chunk.length:
-        raise RequestError(FAILED, f"the host sent {len(data)} bytes and announced {chunk.length}")
-    file.append(data)
+    else:
+        file.append(chunk.data)
 
 
 @contextmanager

@@ -53,15 +53,15 @@ class FileList:
 
 @dataclass(frozen=True)
 class FileChunk:
-    """Bytes of a file from ``offset`` on: ``data`` is base64, or ``zeros`` counts bytes that are all zero.
+    """``length`` bytes of a file from ``offset`` on, fewer than asked for only at its end.
 
-    ``length`` bytes were read, fewer than asked for only at the end of the file.
+    They are in ``data``; where all of them are zero, ``zeros`` counts them instead.
     """
 
     offset: int
     length: int
     identity: FileIdentity
-    data: str = ""
+    data: bytes = b""
     zeros: int = 0
 
 
