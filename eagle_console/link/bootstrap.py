@@ -62,6 +62,7 @@ async def start_agent(channel: Channel, host: str) -> BootstrapResult:
     :raises NoPython, BundleError, BootstrapError: when it cannot become one.
     :raises ConnectionLost: when the connection fails meanwhile.
     """
+    await channel.begun()
     await _until_ready(channel, host)
     marker = secrets.token_hex(16)
     source, available = stage1_source(), bundles()

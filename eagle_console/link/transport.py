@@ -68,6 +68,12 @@ class Channel(ABC):
                 return self._take(searched)
             self._buffer += data
 
+    async def begun(self) -> None:
+        """Waits until the command runs, where the login is part of running it; questions may be open meanwhile.
+
+        :raises LinkError: of the class that says why it never will.
+        """
+
     def _take(self, count: int) -> bytes:
         line = bytes(self._buffer[:count])
         del self._buffer[:count]
@@ -117,7 +123,7 @@ class LocalTransport:
     """Commands as child processes of the console, for a console started on the GPU host itself."""
 
     def __init__(self) -> None:
-        self._channels: list[_ProcessChannel] = []
+        self._channels: list[ProcessChannel] = []
 
     async def open(self, command: str) -> Channel:
         try:
@@ -132,7 +138,7 @@ class LocalTransport:
             )
         except OSError as error:
             raise BootstrapError(f"no shell can be started here: {error}") from None
-        channel = _ProcessChannel(process)
+        channel = ProcessChannel(process)
         self._channels.append(channel)
         return channel
 
@@ -146,7 +152,9 @@ class LocalTransport:
             await channel.close()
 
 
-class _ProcessChannel(Channel):
+class ProcessChannel(Channel):
+    """A child process of the console, with pipes."""
+
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         super().__init__()
         assert process.stdin and process.stdout and process.stderr
@@ -167,6 +175,10 @@ class _ProcessChannel(Channel):
     async def wait(self) -> int | None:
         status = await self._process.wait()
         return status if status >= 0 else None
+
+    async def all_said(self, seconds: float) -> None:
+        """Waits until stderr has come to its end, but not longer than ``seconds``."""
+        await asyncio.wait({self._pump}, timeout=seconds)
 
     async def close(self) -> None:
         self._stdin.close()
