@@ -12,19 +12,21 @@ from typing import TYPE_CHECKING, Any, Optional, TypeVar
 
 from remote import files
 from remote.policy import Policy
+from remote.protocol.adopted import Adopted, AdoptedList, is_adopted
 from remote.protocol.codec import from_wire
 from remote.protocol.disk import DiskSnapshot
 from remote.protocol.errors import BAD_ARGUMENT, FAILED, ProtocolError, RequestError
 from remote.protocol.files import FileChunk, FileHash, FileList
 from remote.protocol.gpu import GpuSnapshot
 from remote.protocol.host import HostSample
-from remote.protocol.jobs import KIND_SERVICE, LIVE_STATES, Job, JobList, LogChunk
+from remote.protocol.jobs import KIND_SERVICE, LIVE_STATES, Job, JobList, LogChunk, ProcessId
 from remote.protocol.stages import LaunchRequest, StageContext, StageInfo, StageList
 from remote.refreshed import Refreshed
 from remote.telemetry.processes import label_jobs
 from remote.telemetry.simulated import Server
 
 if TYPE_CHECKING:
+    from remote.adopt.adoption import Adoption
     from remote.disk.usage import UsageMonitor
     from remote.jobs.launcher import Launcher
     from remote.jobs.store import JobStore
@@ -65,7 +67,7 @@ class Capabilities:
         self._bundle_dir = bundle_dir
         self._parts: dict[str, Any] = {}
         self._files = files.Files(policy)
-        self._making = {name: threading.Lock() for name in ("store", "launcher", "gpus", "host", "disk")}
+        self._making = {name: threading.Lock() for name in ("store", "launcher", "gpus", "host", "disk", "adoption")}
         self._jobs = Refreshed(lambda: self.store().list(), JOB_LIST_SECONDS)
         self._host = Refreshed(lambda: self._host_sampler().sample(), CPU_SECONDS)
         self.operations: dict[str, Operation] = {
@@ -79,6 +81,9 @@ class Capabilities:
             "launch": lambda args, key: self.launch(_record(LaunchRequest, args), key),
             "stop": lambda args, key: self.stop(args),
             "read_log": lambda args, key: self.read_log(args),
+            "adopted": lambda args, key: self.adopted(),
+            "adopt": lambda args, key: self.adopt(args),
+            "stop_adopted": lambda args, key: self.stop_adopted(args),
             "list_files": lambda args, key: self.list_files(args),
             "read_file": lambda args, key: self.read_file(args),
             "hash_file": lambda args, key: self.hash_file(args),
@@ -148,9 +153,30 @@ class Capabilities:
         return job
 
     def read_log(self, args: Mapping[str, Any]) -> LogChunk:
-        """A piece of a job's log that fits into one frame: from ``offset``, or the last ``tail`` lines."""
-        job = self.job(_text(args, "job"))
-        return self.store().read_log(job.id, _number(args, "offset"), _number(args, "tail"), LOG_CHUNK_BYTES)
+        """A piece of a job's or adopted log that fits a frame: from ``offset``, or the last ``tail`` lines."""
+        name, offset, tail = _text(args, "job"), _number(args, "offset"), _number(args, "tail")
+        if is_adopted(name):
+            return self._adoption().read_log(name, offset, tail, LOG_CHUNK_BYTES)
+        job = self.job(name)
+        return self.store().read_log(job.id, offset, tail, LOG_CHUNK_BYTES)
+
+    def adopted(self) -> AdoptedList:
+        """What runs on the host without being a job of ours."""
+        return self._adoption().list()
+
+    def adopt(self, args: Mapping[str, Any]) -> Adopted:
+        """Watches the file ``log`` or the process ``pid``, or both as one."""
+        log = _text(args, "log") if args.get("log") is not None else None
+        return self._adoption().adopt(log, _number(args, "pid"))
+
+    def stop_adopted(self, args: Mapping[str, Any]) -> Adopted:
+        """Begins to end an adopted program whose name was typed; nothing else ever ends one."""
+        pid, start_ticks = _number(args, "pid"), _number(args, "start_ticks")
+        if pid is None or start_ticks is None:
+            raise RequestError(BAD_ARGUMENT, "stop_adopted needs the pid and the start_ticks of the process")
+        requested_by = args.get("requested_by")
+        by = requested_by if isinstance(requested_by, str) else ""
+        return self._adoption().stop(pid, start_ticks, _text(args, "name_typed"), by)
 
     def list_files(self, args: Mapping[str, Any]) -> FileList:
         """A page of the files at or below ``path``, from behind ``after`` on."""
@@ -214,6 +240,30 @@ class Capabilities:
             return monitor
 
         return self._part("disk", make)
+
+    def _adoption(self) -> Adoption:
+        def make() -> Adoption:
+            from remote.adopt.adoption import Adoption
+
+            return Adoption(self._policy, self._our_processes)
+
+        return self._part("adoption", make)
+
+    def _our_processes(self) -> set[ProcessId]:
+        """The runners of our jobs and every process that they have recorded."""
+        found: set[ProcessId] = set()
+        for job in self._live_jobs():
+            try:
+                records = self.store().records(job.id)
+            except RequestError:
+                continue  # removed meanwhile
+            if records.runner is not None:
+                found.add(records.runner)
+            if records.started is not None:
+                found |= {records.started.runner, records.started.main}
+            if records.state is not None:
+                found.update(records.state.processes)
+        return found
 
     def _live_jobs(self) -> list[Job]:
         """The live jobs as they were last known; does not wait for a workspace that hangs."""

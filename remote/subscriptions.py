@@ -1,7 +1,7 @@
 """Subscriptions: a thread each, that reads its topic and hands events to the outbox until it is cancelled.
 
-The topics ``gpus``, ``host``, ``disk`` and ``jobs`` are samples: sent at once, then when they change, and at least
-every ``HEARTBEAT_SECONDS`` so that the console knows them to be true. ``events`` and ``log`` are read on from where
+The topics ``gpus``, ``host``, ``disk``, ``jobs``, ``adopted`` are samples: sent at once, then when they change, and at
+least every ``HEARTBEAT_SECONDS``, so that the console knows them to be true. ``events`` and ``log`` are read on from where
 they are, each piece once, and wait when the console is slow.
 """
 
@@ -14,7 +14,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from typing import Any, Optional
 
-from remote.capabilities import LOG_CHUNK_BYTES, Capabilities
+from remote.capabilities import Capabilities
 from remote.outbox import Outbox, OutboxClosed
 from remote.protocol import frames
 from remote.protocol.codec import to_wire
@@ -27,6 +27,7 @@ HEARTBEAT_SECONDS = 2.0
 MIN_INTERVAL_SECONDS = 0.1
 MAX_INTERVAL_SECONDS = 60.0
 MIN_JOBS_INTERVAL_SECONDS = 0.5
+MIN_ADOPTED_INTERVAL_SECONDS = 1.0
 
 MAX_SUBSCRIPTIONS = 64
 """Of one console at once. It needs a handful; this only bounds the threads of a broken one."""
@@ -39,6 +40,7 @@ TOPICS = (
     frames.TOPIC_HOST,
     frames.TOPIC_DISK,
     frames.TOPIC_JOBS,
+    frames.TOPIC_ADOPTED,
     frames.TOPIC_EVENTS,
     frames.TOPIC_LOG,
 )
@@ -130,6 +132,8 @@ class _Subscription:
             self._follow(self._log_chunks(args), interval)
         elif topic == frames.TOPIC_JOBS:
             self._sample(self._capabilities.jobs, max(interval, MIN_JOBS_INTERVAL_SECONDS))
+        elif topic == frames.TOPIC_ADOPTED:
+            self._sample(self._capabilities.adopted, max(interval, MIN_ADOPTED_INTERVAL_SECONDS))
         else:
             read = {
                 frames.TOPIC_GPUS: self._capabilities.gpus,
@@ -179,7 +183,7 @@ class _Subscription:
         yield chunk
         while True:
             start = chunk.next_offset
-            chunk = self._capabilities.store().read_log(chunk.job, start, None, LOG_CHUNK_BYTES)
+            chunk = self._capabilities.read_log({"job": chunk.job, "offset": start})
             yield chunk if chunk.next_offset > start else None
 
     def _event(self, record: Any) -> Event:

@@ -6,11 +6,22 @@ Formats: proc_pid_net(5) for ``/proc/net/tcp`` and ``tcp6``, proc_pid_fd(5) for 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import Optional
 
 _LISTEN = "0A"
 _TABLES = ("/proc/net/tcp", "/proc/net/tcp6")
+
+
+@dataclass(frozen=True)
+class Listener:
+    """A listening socket: its port, its address as the kernel's table writes it (hexadecimal), owner and inode."""
+
+    port: int
+    address: str
+    uid: int
+    inode: str
 
 
 def listens(port: int, pids: Iterable[int]) -> Optional[bool]:
@@ -31,8 +42,8 @@ def listens(port: int, pids: Iterable[int]) -> Optional[bool]:
     return None if unknown else False
 
 
-def _inodes(port: int) -> set[str]:
-    found = set()
+def listeners() -> Iterator[Listener]:
+    """The sockets that listen in this network namespace."""
     for table in _TABLES:
         try:
             with open(table) as file:
@@ -40,9 +51,23 @@ def _inodes(port: int) -> set[str]:
         except OSError:
             continue
         for row in rows:
-            if len(row) > 9 and row[3] == _LISTEN and int(row[1].rpartition(":")[2], 16) == port:
-                found.add(row[9])
-    return found
+            if len(row) > 9 and row[3] == _LISTEN:
+                address, _, port = row[1].rpartition(":")
+                yield Listener(int(port, 16), address, int(row[7]), row[9])
+
+
+def sockets_of(pid: int) -> Optional[set[str]]:
+    """The inodes of a process's sockets; None when it is gone or they cannot be seen."""
+    try:
+        names = os.listdir(f"/proc/{pid}/fd")
+    except OSError:
+        return None
+    targets = [_target(f"/proc/{pid}/fd/{name}") for name in names]
+    return {target[len("socket:[") : -1] for target in targets if target.startswith("socket:[")}
+
+
+def _inodes(port: int) -> set[str]:
+    return {listener.inode for listener in listeners() if listener.port == port}
 
 
 def _target(link: str) -> str:

@@ -21,6 +21,7 @@ TOPIC_GPUS = "gpus"  # GpuSnapshot; latest wins
 TOPIC_HOST = "host"  # HostSample; latest wins
 TOPIC_DISK = "disk"  # DiskSnapshot; latest wins
 TOPIC_JOBS = "jobs"  # JobList, all jobs of the workspace; latest wins
+TOPIC_ADOPTED = "adopted"  # AdoptedList: what runs without being a job of ours; latest wins
 TOPIC_EVENTS = "events"  # JobEvent of one job, args {"job", "after"}; replayed, never dropped
 TOPIC_LOG = "log"  # LogChunk of one job, args {"job", "offset"} or {"job", "tail"}; never dropped
 
