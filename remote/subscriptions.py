@@ -1,8 +1,8 @@
 """Subscriptions: a thread each, that reads its topic and hands events to the outbox until it is cancelled.
 
 The topics ``gpus``, ``host``, ``disk``, ``jobs``, ``adopted`` are samples: sent at once, then when they change, and at
-least every ``HEARTBEAT_SECONDS``, so that the console knows them to be true. ``events`` and ``log`` are read on from where
-they are, each piece once, and wait when the console is slow.
+least every ``HEARTBEAT_SECONDS``, so that the console knows them to be true. ``events`` and ``log`` are read on from
+where they are, each piece once, and wait when the console is slow.
 """
 
 from __future__ import annotations

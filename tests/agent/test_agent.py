@@ -39,7 +39,7 @@ def test_the_hello_says_who_and_where(tmp_path: Path) -> None:
         assert hello["pid"] == agent.process.pid
         assert hello["machine_id"] == machine_id()
         assert not hello["readonly"]
-        assert set(hello["topics"]) == {"gpus", "host", "disk", "jobs", "events", "log"}
+        assert set(hello["topics"]) == {"gpus", "host", "disk", "jobs", "adopted", "events", "log"}
 
 
 def test_a_readonly_console_gets_a_readonly_agent(tmp_path: Path) -> None:
