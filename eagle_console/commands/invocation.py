@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import sys
 from argparse import Namespace
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from typing import TypeVar
 
 from eagle_console.client import HostClient
 from eagle_console.config import Config, load
 from eagle_console.link.connect import Target, connect, resolve
+from eagle_console.link.lasting import stay_connected
 from eagle_console.output import Output
+
+T = TypeVar("T")
 
 DEFAULT_TIMEOUT = 30.0
 
@@ -58,6 +62,13 @@ class Invocation:
         """
         async with connect(self.target, self.timeout) as client:
             yield client
+
+    async def follow(self, work: Callable[[HostClient], Awaitable[T]]) -> T:
+        """What ``work`` gives, with a client that survives lost links.
+
+        :raises LinkError: with the remedy, when the host cannot be reached, or not any more without a person.
+        """
+        return await stay_connected(self.target, work, self.out.say, self.timeout)
 
     def confirm(self, question: str, act: str) -> None:
         """Asks on a terminal; without one the flag ``--yes`` must have been given.

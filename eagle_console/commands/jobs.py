@@ -59,10 +59,10 @@ def progress_words(job: Job) -> str:
 
 async def logs(call: Invocation) -> ExitCode:
     pattern = _pattern(call.arguments.grep)
+    if call.arguments.follow:
+        await call.follow(lambda client: _follow(call, client, pattern))
+        return ExitCode.DONE
     async with call.host() as client:
-        if call.arguments.follow:
-            await _follow(call, client, pattern)
-            return ExitCode.DONE
         chunks = [chunk async for chunk in _tail(client, call.arguments.job, call.arguments.tail)]
     lines = [line for chunk in chunks for line in chunk.lines if pattern is None or pattern.search(line)]
     if call.out.json:

@@ -14,35 +14,39 @@ from eagle_console.commands.jobs import progress_words
 from eagle_console.commands.stages import show_checks
 from eagle_console.exit_codes import ExitCode
 from eagle_console.format import duration
-from eagle_console.link.connect import connect
-from eagle_console.link.errors import ConnectError, ConnectionLost
 from pipeline.plan.catalog import stage_named
-from remote.protocol.jobs import DONE, ENDED_STATES, KIND_SERVICE, READY, Job, JobEvent
+from remote.protocol.jobs import DONE, ENDED_STATES, EVENT_ENDED, EVENT_READY, GONE, KIND_SERVICE, READY, Job
 from remote.protocol.stages import LaunchRequest
 
 RECIPES = ("classic", "one-pass")
-_RECONNECT_SECONDS = 2.0
+_POLL_SECONDS = 0.5
+_LAST_EVENT_SECONDS = 10.0
+"""For the event of a settled job; over a bad network it may come behind the job's state."""
 
 
 async def run(call: Invocation) -> ExitCode:
     request = _request(call)
-    async with call.host() as client:
-        if call.arguments.dry_run:
+    if call.arguments.dry_run:
+        async with call.host() as client:
             return await _show_plan(call, client, request)
-        if request.force:
-            call.confirm(f"Launch {request.stage} although {', '.join(request.force)} says no?", "--force")
-        job = await client.launch(request, key=uuid.uuid4().hex)
-        call.out.say(f"launched {job.id}" + ("  REPLAY of a recorded run" if job.simulated else ""))
-        call.out.say(f"  {job.command_line}")
-        if call.arguments.follow:
-            follower = _Follower(call, job.id)
-            try:
-                await follower.until_settled(client)
-            except (ConnectionLost, ConnectError) as lost:
-                call.out.say(f"connection lost ({lost}); {job.id} goes on, connecting again")
-                await follower.reconnect()
-            job = follower.job
-    return _report(call, job)
+    if call.arguments.follow:
+        return await call.follow(lambda client: _launch_and_follow(call, client, request))
+    async with call.host() as client:
+        return _report(call, await _launch(call, client, request))
+
+
+async def _launch(call: Invocation, client: HostClient, request: LaunchRequest) -> Job:
+    if request.force:
+        call.confirm(f"Launch {request.stage} although {', '.join(request.force)} says no?", "--force")
+    job = await client.launch(request, key=uuid.uuid4().hex)
+    call.out.say(f"launched {job.id}" + ("  REPLAY of a recorded run" if job.simulated else ""))
+    call.out.say(f"  {job.command_line}")
+    return job
+
+
+async def _launch_and_follow(call: Invocation, client: HostClient, request: LaunchRequest) -> ExitCode:
+    job = await _launch(call, client, request)
+    return _report(call, await _Follower(call, client, job).until_settled())
 
 
 def _request(call: Invocation) -> LaunchRequest:
@@ -97,67 +101,48 @@ def _report(call: Invocation, job: Job) -> ExitCode:
 
 
 class _Follower:
-    """Prints a job's events and counts as they come, across connections, until there is nothing left to wait for."""
+    """Prints a job's events and counts as they come, until there is nothing left to wait for."""
 
-    def __init__(self, call: Invocation, job_id: str) -> None:
-        self._call = call
-        self._job_id = job_id
-        self._seq = 0
+    def __init__(self, call: Invocation, client: HostClient, job: Job) -> None:
+        self._call, self._client, self._job = call, client, job
         self._shown = ""
-        self.job: Job
+        self._came = {EVENT_READY: asyncio.Event(), EVENT_ENDED: asyncio.Event()}
 
-    async def until_settled(self, client: HostClient) -> None:
-        """Returns when a service is ready or has ended, a task when it has ended."""
-        events = asyncio.create_task(self._print_events(client))
+    async def until_settled(self) -> Job:
+        """The job when a service is ready or has ended, a task when it has ended."""
+        events = asyncio.create_task(self._print_events())
         try:
-            while not self._settled(await client.job(self._job_id)):
+            while not _settled(self._job):
                 self._print_count()
                 if events.done():
                     events.result()
-                await asyncio.sleep(0.5)
+                await asyncio.sleep(_POLL_SECONDS)
+                self._job = await self._client.job(self._job.id)
+            if self._job.state != GONE:  # of which nobody was there to write the end
+                await self._last_event(EVENT_READY if self._job.state == READY else EVENT_ENDED)
         finally:
             events.cancel()
-        for event in await _remaining(client, self._job_id, self._seq):
-            self._print_event(event)
+        return self._job
 
-    async def reconnect(self) -> None:
-        """Goes on following over new connections until settled; ends with the command only."""
-        while True:
-            await asyncio.sleep(_RECONNECT_SECONDS)
-            try:
-                async with connect(self._call.target, self._call.timeout) as client:
-                    await self.until_settled(client)
-                    return
-            except (ConnectionLost, ConnectError) as lost:
-                self._call.out.say(f"not connected: {lost}; trying again")
+    async def _last_event(self, kind: str) -> None:
+        try:
+            async with asyncio.timeout(_LAST_EVENT_SECONDS):
+                await self._came[kind].wait()
+        except TimeoutError:
+            pass  # the job's record says how it ended
 
-    def _settled(self, job: Job) -> bool:
-        self.job = job
-        return job.state in ENDED_STATES or (job.kind == KIND_SERVICE and job.state == READY)
-
-    async def _print_events(self, client: HostClient) -> None:
-        async for event in client.events(self._job_id, after=self._seq):
-            self._print_event(event)
-
-    def _print_event(self, event: JobEvent) -> None:
-        if event.seq > self._seq:
-            self._seq = event.seq
-            seconds = event.wall - (self.job.started or self.job.created)
+    async def _print_events(self) -> None:
+        async for event in self._client.events(self._job.id):
+            seconds = event.wall - (self._job.started or self._job.created)
             self._call.out.say(f"{duration(seconds):>7}  {event.text}")
+            if event.kind in self._came:
+                self._came[event.kind].set()
 
     def _print_count(self) -> None:
-        if self.job.progress.done is not None and (words := progress_words(self.job)) != self._shown:
+        if self._job.progress.done is not None and (words := progress_words(self._job)) != self._shown:
             self._shown = words
-            self._call.out.say(f"{duration(self.job.seconds):>7}    {words}")
+            self._call.out.say(f"{duration(self._job.seconds):>7}    {words}")
 
 
-async def _remaining(client: HostClient, job_id: str, after: int) -> list[JobEvent]:
-    """The events that were written between the last printed one and now."""
-    found: list[JobEvent] = []
-    try:
-        async with asyncio.timeout(0.6):
-            async for event in client.events(job_id, after=after):
-                found.append(event)
-    except TimeoutError:
-        pass
-    return found
+def _settled(job: Job) -> bool:
+    return job.state in ENDED_STATES or (job.kind == KIND_SERVICE and job.state == READY)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from typing import NoReturn
 
 from eagle_console import documents
 from eagle_console.client import HostClient
@@ -26,16 +27,25 @@ Picture = tuple[GpuSnapshot, HostSample, DiskSnapshot, JobList]
 
 
 async def status(call: Invocation) -> ExitCode:
+    if call.arguments.watch:
+        await call.follow(lambda client: _watch(call, client))
     async with call.host() as client:
-        while True:
-            picture = await _look(client)
-            if call.out.json:
-                call.out.document(_document(call, client, picture))
-            else:
-                _show(call, client, picture)
-            if not call.arguments.watch:
-                return ExitCode.DONE
-            await asyncio.sleep(WATCH_SECONDS)
+        await _look_and_show(call, client)
+    return ExitCode.DONE
+
+
+async def _watch(call: Invocation, client: HostClient) -> NoReturn:
+    while True:
+        await _look_and_show(call, client)
+        await asyncio.sleep(WATCH_SECONDS)
+
+
+async def _look_and_show(call: Invocation, client: HostClient) -> None:
+    picture = await _look(client)
+    if call.out.json:
+        call.out.document(_document(call, client, picture))
+    else:
+        _show(call, client, picture)
 
 
 async def _look(client: HostClient) -> Picture:
