@@ -29,11 +29,13 @@ class AskpassServer:
     :param host: the name to use in questions.
     :ivar stopped: why ssh was ended: a question was cancelled, or its ssh did not wait.
     :ivar unasked: the first question that nobody was there for.
+    :ivar answered: the last question that got an answer.
     """
 
     def __init__(self, directory: Path, host: str, prompter: Prompter) -> None:
         self.stopped: PromptCancelled | None = None
         self.unasked: PromptCancelled | None = None
+        self.answered: SshPrompt | None = None
         self._directory = directory
         self._host = host
         self._prompter = prompter
@@ -101,6 +103,7 @@ class AskpassServer:
         try:
             await asyncio.wait({asking, gone}, return_when=asyncio.FIRST_COMPLETED)
             if asking.done():
+                self.answered = prompt
                 return {"answer": asking.result()}
             self.stopped = too_late(prompt)
         except PromptCancelled as error:

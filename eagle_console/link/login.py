@@ -21,6 +21,7 @@ class Login(asyncssh.SSHClient):
     """What asyncssh asks of us during one login. Trusts no host key by itself.
 
     :param host: the host's name in questions.
+    :param user: who logs in.
     :param passphrases: right ones by key file; new ones are added, so that a reconnect need not ask.
     :ivar seen: the host key that was shown and is not known.
     :ivar certificate: whether the host showed a certificate of an unknown authority.
@@ -28,13 +29,14 @@ class Login(asyncssh.SSHClient):
     :ivar unasked: the first question that nobody was there for.
     """
 
-    def __init__(self, host: str, prompter: Prompter, passphrases: dict[str, str]) -> None:
+    def __init__(self, host: str, user: str, prompter: Prompter, passphrases: dict[str, str]) -> None:
         self.seen: SeenKey | None = None
         self.certificate = False
         self.stopped: PromptCancelled | None = None
         self.unasked: PromptCancelled | None = None
         self.prompter = prompter
         self._host = host
+        self._user = user
         self._passphrases = passphrases
         self._loop = asyncio.get_running_loop()
         self._connection: asyncssh.SSHClientConnection | None = None
@@ -73,7 +75,7 @@ class Login(asyncssh.SSHClient):
         if self._passwords >= ATTEMPTS:
             return None
         self._passwords += 1
-        return await self._ask(PasswordPrompt(self._host, self._user(), self._passwords))
+        return await self._ask(PasswordPrompt(self._host, self._user, self._passwords))
 
     def kbdint_auth_requested(self) -> str | None:
         if self._rounds >= ATTEMPTS or self.stopped is not None:
@@ -134,9 +136,6 @@ class Login(asyncssh.SSHClient):
             return None
         finally:
             del self._open[task]
-
-    def _user(self) -> str:
-        return "" if self._connection is None else str(self._connection.get_extra_info("username", ""))
 
 
 def _opens(key_file: str, passphrase: str) -> bool:

@@ -26,7 +26,7 @@ from eagle_console.link.address import parse_address
 from eagle_console.link.askpass_server import AskpassServer
 from eagle_console.link.errors import ConnectError, ConnectionLost, HostKeyError, LinkError, UnknownHostKey
 from eagle_console.link.hostkeys import SeenKey
-from eagle_console.link.prompts import Nobody, Prompter
+from eagle_console.link.prompts import Nobody, Prompter, too_late
 from eagle_console.link.sshconfig import Hop
 from eagle_console.link.transport import CLOSE_SECONDS, READ_BYTES, Channel, ProcessChannel
 
@@ -120,8 +120,9 @@ class OpenSshTransport:
         unknown = ssherrors.unknown_key_of(words)
         if unknown is not None:
             return await self._unknown_key(unknown)
-        error = ssherrors.explain(words, self._name)
-        return self._askpass.unasked or error
+        if self._askpass.answered is not None and ssherrors.was_closed(words):
+            return too_late(self._askpass.answered)
+        return self._askpass.unasked or ssherrors.explain(words, self._name)
 
     async def _unknown_key(self, known_name: str) -> HostKeyError:
         """The question about the key of a host on the way."""

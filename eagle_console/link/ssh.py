@@ -10,7 +10,7 @@ import asyncio
 import socket
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -138,7 +138,7 @@ async def _dial(
     configured = config.known_hosts if isinstance(config.known_hosts, list) else []
     files = hostkeys.sources(name for name in configured if isinstance(name, str))
     options: dict[str, Any] = {"known_hosts": hostkeys.read_known(files), "tunnel": tunnel}
-    return await _connect(address, person, options, files, stack)
+    return await _connect(replace(address, user=str(config.username)), person, options, files, stack)
 
 
 def _read_config(address: Address) -> asyncssh.SSHClientConnectionOptions:
@@ -156,14 +156,14 @@ def _read_config(address: Address) -> asyncssh.SSHClientConnectionOptions:
 async def _connect(
     address: Address, person: _Person, options: dict[str, Any], files: Sequence[Path], stack: AsyncExitStack
 ) -> asyncssh.SSHClientConnection:
-    login = Login(address.host, person.prompter, person.passphrases)
+    login = Login(address.host, address.user or "", person.prompter, person.passphrases)
     try:
         connection = await _attempt(address, person, options, login)
     except (asyncssh.HostKeyNotVerifiable, asyncssh.KeyExchangeFailed) as error:
         if isinstance(error, asyncssh.HostKeyNotVerifiable) and (login.seen or not login.certificate):
             raise _host_key_error(address, login, files, error) from None
         # The host has a certificate that nobody we know has signed, or none where an authority is known.
-        login = Login(address.host, person.prompter, person.passphrases)
+        login = Login(address.host, address.user or "", person.prompter, person.passphrases)
         try:
             plain = {**options, "server_host_key_algs": hostkeys.PLAIN_ALGORITHMS}
             connection = await _attempt(address, person, plain, login)
@@ -205,7 +205,7 @@ async def _attempt(
                 reaching.reschedule(None)
                 return login
 
-            return await asyncssh.connect(
+            connection = await asyncssh.connect(
                 **where,
                 client_factory=reached,
                 connect_timeout=None,
@@ -217,6 +217,9 @@ async def _attempt(
                 passphrase=login.passphrase,
                 **options,
             )
+            if login.stopped is not None:  # a connection that we abort ourselves counts as made
+                raise login.stopped
+            return connection
 
     def dropped(error: Exception) -> bool:
         return isinstance(error, (asyncssh.ConnectionLost, ConnectionResetError)) and not login.begun

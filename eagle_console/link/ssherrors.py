@@ -26,6 +26,14 @@ def unknown_key_of(words: str) -> str | None:
     return found[1] if found else None
 
 
+def was_closed(words: str) -> bool:
+    """Whether the host ended the connection."""
+    return (
+        re.search(r"Connection (to \S+ )?(closed|reset)|Broken pipe|Too many authentication failures", words)
+        is not None
+    )
+
+
 def last_line(words: str) -> str:
     """The last line that says something."""
     lines = [line.strip() for line in clean_lines(words, 300) if line.strip()]

@@ -68,7 +68,7 @@ class Channel(ABC):
                 return self._take(searched)
             self._buffer += data
 
-    async def begun(self) -> None:
+    async def begun(self) -> None:  # noqa: B027  # most commands are opened after the login
         """Waits until the command runs, where the login is part of running it; questions may be open meanwhile.
 
         :raises LinkError: of the class that says why it never will.
