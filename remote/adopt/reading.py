@@ -37,6 +37,7 @@ class LogReading:
         self._training = training.initial()
         self._since = 0.0  # phases that began earlier began at times that nobody knows
         self._healthy = False
+        self._completed: Optional[float] = None  # when a start that was over before we came said so
         self.path = path
 
     @property
@@ -48,7 +49,7 @@ class LogReading:
         """Reads what is new. ``at`` is in seconds since the process's start (since we came, where that is unknown)."""
         piece = self._tail.poll()
         if piece.restarted:
-            self._load, self._scan = vllm_load.initial(), failures.initial()
+            self._begin_anew()
         if piece.old:
             self._read_old(piece.lines, piece.modified, at)
         else:
@@ -56,6 +57,7 @@ class LogReading:
 
     def end(self, at: float) -> None:
         """Reads what is left when the process has ended."""
+        self._healthy = False
         self.turn(at)
         self._read_new(self._tail.flush().lines, at)
         if self._reads_training:
@@ -65,7 +67,7 @@ class LogReading:
         """Tells what ``/health`` says: only that makes a load ready."""
         self._healthy = healthy
         if healthy:
-            self._load = vllm_load.read_health(self._load, at)
+            self._load = vllm_load.read_health(self._load, at if self._completed is None else self._completed)
 
     def progress(self, at: float) -> Progress:
         """The load as far as the log tells it; phases whose times are not known are left out."""
@@ -110,7 +112,11 @@ class LogReading:
         ages = stamps.ages(lines, self._started, modified) if self._started is not None and lines else None
         self._since = 0.0 if ages is not None or not lines else max(at, 0.001)
         for place, line in enumerate(lines):
-            self._read_load(line, min(ages[place], at) if ages is not None else at)
+            age = min(ages[place], at) if ages is not None else at
+            complete = self._load.startup_complete
+            self._read_load(line, age)
+            if self._load.startup_complete and not complete:
+                self._completed = age
 
     def _read_new(self, lines: Sequence[str], at: float) -> None:
         for line in lines:
@@ -118,8 +124,11 @@ class LogReading:
                 self._training = training.read_line(self._training, line, at)
             if self._reads_load:
                 if self._starts_anew(line) and self._is_beyond_start():
-                    self._load, self._scan = vllm_load.initial(), failures.initial()
+                    self._begin_anew()
                 self._read_load(line, at)
+
+    def _begin_anew(self) -> None:
+        self._load, self._scan, self._completed = vllm_load.initial(), failures.initial(), None
 
     def _read_load(self, line: str, at: float) -> None:
         self._load = vllm_load.read_line(self._load, line, at)

@@ -194,10 +194,11 @@ class Watch:
             ready = bool(record.healthy) and lives
             if ready and reading is None:
                 progress = Progress(wording.READY)
-            changes["progress"] = dataclasses.replace(progress, ready=ready)
             if not lives:
                 self.ended_at = time.time()
+                progress = _ended(progress, at)
                 changes.update(healthy=None, health_note="", port=None)
+            changes["progress"] = dataclasses.replace(progress, ready=ready)
             if record.state != jobs.STOPPING:  # then whoever ends it says when it is over
                 changes["state"] = (jobs.READY if ready else jobs.RUNNING) if lives else _end_state(reading)
             self.record = dataclasses.replace(record, **changes)  # type: ignore[arg-type]
@@ -210,6 +211,12 @@ def _kind_of(reading: LogReading) -> str:
     if reading.training() is not None:
         return adopted.KIND_TRAINING
     return adopted.KIND_SERVER if reading.says_load() else adopted.KIND_LOG
+
+
+def _ended(progress: Progress, at: float) -> Progress:
+    """How far it came; nothing of it goes on."""
+    phases = tuple(dataclasses.replace(phase, end=at if phase.end is None else phase.end) for phase in progress.phases)
+    return dataclasses.replace(progress, phases=phases, detail="")
 
 
 def _end_state(reading: Optional[LogReading]) -> str:
