@@ -43,10 +43,11 @@ class Endpoint:
 
 @dataclass(frozen=True)
 class Connected:
-    """A session and how its agent was started."""
+    """A session, how its agent was started, and the connection that carries it."""
 
     session: AgentSession
     bootstrap: BootstrapResult
+    transport: Transport
 
 
 def resolve(host: str, config: Config) -> Target:
@@ -111,7 +112,7 @@ async def open_session(
             await channel.close()
             raise
         try:
-            yield Connected(session, started)
+            yield Connected(session, started, transport)
         finally:
             await session.close()
 

@@ -13,6 +13,9 @@ LinkError
         BundleError         the bundle could not be stored on the host, or not be built
     ConnectionLost          the link ended while it was in use
         NotConnected        there is no link now; the supervisor is waiting or has given up
+    ForwardingRefused       the SSH server passes no connections to its ports on
+    PortClosed              nothing listens on that port of the host
+    NoTerminal              the SSH server makes no terminal for a shell
     AgentError              the agent broke the protocol or ended by itself
     LinkTimeout             no answer in the time that the caller allows
 """
@@ -100,6 +103,27 @@ class ConnectionLost(LinkError):
 
 class NotConnected(ConnectionLost):
     """There is no link at the moment."""
+
+
+class ForwardingRefused(LinkError):
+    """The SSH server forbids connections to its ports."""
+
+
+def forwarding_refused(host: str) -> ForwardingRefused:
+    """The error with its remedies."""
+    return ForwardingRefused(
+        f"the SSH server of {host} passes no connections on to its ports",
+        "it needs AllowTcpForwarding local in sshd_config, and a key with 'restrict' needs 'port-forwarding'; without "
+        "them use the server from a shell on the host: eagle-console shell",
+    )
+
+
+class PortClosed(LinkError):
+    """Nothing listens on that port of the host's loopback."""
+
+
+class NoTerminal(LinkError):
+    """The SSH server makes no terminal (pty) for a shell."""
 
 
 class AgentError(LinkError):

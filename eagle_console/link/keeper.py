@@ -28,6 +28,7 @@ from eagle_console.link.errors import (
 from eagle_console.link.prompts import Nobody, PatientPrompter, Prompter
 from eagle_console.link.session import AgentSession
 from eagle_console.link.surroundings import TICK_SECONDS, Surroundings
+from eagle_console.link.transport import Transport
 from eagle_console.state import STALE_SECONDS, LinkState, LinkStatus
 
 SECOND_SECONDS = 10.0
@@ -49,6 +50,7 @@ HOPELESS = (AddressError, AuthenticationError, HostKeyError, NoPython)
 @dataclass(frozen=True)
 class _Connection:
     session: AgentSession
+    transport: Transport
     resources: AsyncExitStack
 
 
@@ -91,10 +93,22 @@ class Keeper:
 
         :raises NotConnected: when there is none.
         """
+        return self._now.session
+
+    @property
+    def transport(self) -> Transport:
+        """The connection of this moment.
+
+        :raises NotConnected: when there is none.
+        """
+        return self._now.transport
+
+    @property
+    def _now(self) -> _Connection:
         if self._connection is None:
             reason = f": {self._detail}" if self._detail else ""
             raise NotConnected(f"{self._target.name} is not connected{reason}")
-        return self._connection.session
+        return self._connection
 
     async def session(self, after: AgentSession | None = None) -> AgentSession:
         """Waits for a session, for another one than ``after`` where that has failed."""
@@ -166,7 +180,7 @@ class Keeper:
                     )
             except TimeoutError:
                 raise LinkTimeout(f"no connection to {self._target.name} in {self._connect_seconds:g} s") from None
-            return _Connection(connected.session, stack.pop_all())
+            return _Connection(connected.session, connected.transport, stack.pop_all())
 
     async def _until_silent(self) -> None:
         """Watches the connection until it is silent.

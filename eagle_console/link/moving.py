@@ -13,9 +13,12 @@ from typing import Any
 from eagle_console.link.errors import LinkError, LinkTimeout
 from eagle_console.link.inbox import resume_args
 from eagle_console.link.keeper import Keeper
+from eagle_console.link.transport import Transport
 from remote.protocol.frames import AgentHello, Event
 
-REPEATABLE = frozenset({"gpus", "host", "disk", "jobs", "job", "stages", "plan", "read_log"})
+REPEATABLE = frozenset(
+    {"gpus", "host", "disk", "jobs", "job", "stages", "plan", "read_log", "list_files", "read_file", "hash_file"}
+)
 """Operations that change nothing. Those that do may be sent again only with their idempotency key."""
 
 
@@ -29,6 +32,14 @@ class MovingSession:
     @property
     def hello(self) -> AgentHello:
         return self._keeper.live.hello
+
+    @property
+    def transport(self) -> Transport:
+        """The connection of the moment, for a shell and for ports.
+
+        :raises NotConnected: when there is none.
+        """
+        return self._keeper.transport
 
     async def request(self, op: str, args: dict[str, Any] | None = None, key: str | None = None) -> dict[str, Any]:
         """The answer to one operation.

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shlex
 import shutil
 import tempfile
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 from types import TracebackType
@@ -21,14 +22,22 @@ from typing import Self
 import asyncssh
 
 from eagle_console.config import state_dir
-from eagle_console.link import hostkeys, sshconfig, ssherrors
+from eagle_console.link import hostkeys, sshconfig, ssherrors, terminal
 from eagle_console.link.address import parse_address
 from eagle_console.link.askpass_server import AskpassServer
-from eagle_console.link.errors import ConnectError, ConnectionLost, HostKeyError, LinkError, UnknownHostKey
+from eagle_console.link.errors import (
+    ConnectError,
+    ConnectionLost,
+    HostKeyError,
+    LinkError,
+    PortClosed,
+    UnknownHostKey,
+    forwarding_refused,
+)
 from eagle_console.link.hostkeys import SeenKey
 from eagle_console.link.prompts import Nobody, Prompter, too_late
 from eagle_console.link.sshconfig import Hop
-from eagle_console.link.transport import CLOSE_SECONDS, READ_BYTES, Channel, ProcessChannel
+from eagle_console.link.transport import CLOSE_SECONDS, READ_BYTES, Channel, ProcessChannel, Reading, Writing
 
 _LEARN_SECONDS = 120.0  # jump hosts may have questions
 _LAST_WORDS_SECONDS = 1.0
@@ -88,6 +97,22 @@ class OpenSshTransport:
         channel = _OpenSshChannel(process, self._why)
         self._channels.append(channel)
         return channel
+
+    async def open_port(self, port: int) -> tuple[Reading, Writing]:
+        target = f"127.0.0.1:{port}"
+        process = await self._start("-o", "RemoteCommand=none", "-W", target, *sshconfig.destination(self._address))
+        channel = _OpenSshChannel(process, self._why)
+        self._channels.append(channel)
+        stream = _PortStream(channel, process, port, self._name)
+        return stream, stream
+
+    async def shell(self, words: Sequence[str]) -> int:
+        from eagle_console.link import shell  # only here: the agent's link needs no terminal
+
+        options = [self._ssh, "-F", str(self._config), "-a", "-x", "-t" if terminal.is_terminal() else "-T"]
+        command = [shlex.join(words)] if words else []
+        argv = [*options, *self._overrides(), *sshconfig.destination(self._address), *command]
+        return await shell.as_child(argv)
 
     def _overrides(self) -> list[str]:
         """Options of the destination only that would keep ssh from running our command."""
@@ -196,6 +221,42 @@ class _OpenSshChannel(ProcessChannel):
     async def _error(self) -> LinkError:
         await self.all_said(_LAST_WORDS_SECONDS)
         return await self._why(self.stderr.text(), self._started)
+
+
+class _PortStream:
+    """Both directions of a stream through ``ssh -W``."""
+
+    def __init__(self, channel: _OpenSshChannel, process: asyncio.subprocess.Process, port: int, host: str) -> None:
+        assert process.stdin is not None and process.stdout is not None
+        self._channel, self._process, self._port, self._host = channel, process, port, host
+        self._stdin, self._stdout = process.stdin, process.stdout
+        self._begun = False
+
+    async def read(self, n: int = -1) -> bytes:
+        data = await self._stdout.read(n)
+        self._begun = self._begun or bool(data)
+        if not data and not self._begun:
+            await self._process.wait()
+            await self._channel.all_said(_LAST_WORDS_SECONDS)
+            words = self._channel.stderr.text()
+            if "prohibited" in words:
+                raise forwarding_refused(self._host)
+            if "connect failed" in words:
+                raise PortClosed(f"nothing listens on port {self._port} of {self._host}")
+        return data
+
+    def write(self, data: bytes) -> None:
+        self._stdin.write(data)
+
+    async def drain(self) -> None:
+        await self._stdin.drain()
+
+    def write_eof(self) -> None:
+        self._stdin.close()
+
+    def close(self) -> None:
+        if self._process.returncode is None:
+            self._process.kill()
 
 
 def _environment(ours: dict[str, str]) -> dict[str, str]:

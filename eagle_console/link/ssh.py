@@ -25,11 +25,13 @@ from eagle_console.link.errors import (
     ConnectionLost,
     HostKeyError,
     LinkError,
+    PortClosed,
     UnknownHostKey,
+    forwarding_refused,
 )
 from eagle_console.link.login import Login
 from eagle_console.link.prompts import Nobody, PatientPrompter, Prompter
-from eagle_console.link.transport import CLOSE_SECONDS, READ_BYTES, Channel
+from eagle_console.link.transport import CLOSE_SECONDS, READ_BYTES, Channel, Reading, Writing
 
 CONNECT_SECONDS = 15.0
 """For one login, without the time in which a question is open."""
@@ -111,6 +113,25 @@ class AsyncsshTransport:
         except (asyncssh.Error, OSError) as error:
             raise ConnectionLost(f"{self._address.host} does not run commands for us: {_reason(error)}") from None
         return _SshChannel(process, self._address.host)
+
+    async def open_port(self, port: int) -> tuple[Reading, Writing]:
+        assert self._connection is not None, "the transport is not entered"
+        host = self._address.host
+        try:
+            reader, writer = await self._connection.open_connection("127.0.0.1", port)
+        except asyncssh.ChannelOpenError as error:
+            if error.code == asyncssh.OPEN_CONNECT_FAILED:
+                raise PortClosed(f"nothing listens on port {port} of {host}") from None
+            raise forwarding_refused(host) from None
+        except (asyncssh.Error, OSError) as error:
+            raise ConnectionLost(f"the connection to {host} is lost: {_reason(error)}") from None
+        return reader, writer
+
+    async def shell(self, words: Sequence[str]) -> int:
+        from eagle_console.link import shell  # only here: the agent's link needs no terminal
+
+        assert self._connection is not None, "the transport is not entered"
+        return await shell.over_ssh(self._connection, self._address.host, words)
 
 
 @dataclass(frozen=True)

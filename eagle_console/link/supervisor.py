@@ -18,6 +18,7 @@ from eagle_console.link.moving import MovingSession
 from eagle_console.link.prompts import Prompter
 from eagle_console.link.publisher import Publisher
 from eagle_console.link.surroundings import Surroundings
+from eagle_console.link.transport import Transport
 from eagle_console.state import (
     HostKeyQuestion,
     HostState,
@@ -74,6 +75,14 @@ class Supervisor:
         """
         _ = self._keeper.live
         return HostClient(self._session)
+
+    @property
+    def transport(self) -> Transport:
+        """The connection of the moment, for a shell and for ports.
+
+        :raises NotConnected: when the link is down.
+        """
+        return self._keeper.transport
 
     def reconnect_now(self) -> None:
         """Ends the wait for the next try or the rest after a failure that needs a person; passes a silent link by."""

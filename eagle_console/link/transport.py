@@ -11,10 +11,11 @@ import os
 import signal
 from abc import ABC, abstractmethod
 from collections import deque
+from collections.abc import Sequence
 from types import TracebackType
 from typing import Protocol, Self
 
-from eagle_console.link.errors import AgentError, BootstrapError, ConnectionLost
+from eagle_console.link.errors import AgentError, BootstrapError, ConnectionLost, PortClosed
 
 READ_BYTES = 65536
 STDERR_BYTES = 64 * 1024
@@ -112,11 +113,42 @@ class Transport(Protocol):
         :raises ConnectionLost, BootstrapError: when it cannot be started.
         """
 
+    async def open_port(self, port: int) -> tuple[Reading, Writing]:
+        """A stream to a port of the host's loopback.
+
+        :raises ForwardingRefused, PortClosed, ConnectionLost: here, or from the first reading.
+        """
+
+    async def shell(self, words: Sequence[str]) -> int:
+        """Lends this process's terminal to a login shell, or to a command, and gives its exit status.
+
+        :param words: the command; none for a shell.
+        :raises NoTerminal, ConnectionLost: when there is none, or the connection ends first.
+        """
+
     async def __aenter__(self) -> Self: ...
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None: ...
+
+
+class Reading(Protocol):
+    """One direction of a stream to a port."""
+
+    async def read(self, n: int = -1) -> bytes: ...
+
+
+class Writing(Protocol):
+    """The other direction."""
+
+    def write(self, data: bytes) -> None: ...
+
+    async def drain(self) -> None: ...
+
+    def write_eof(self) -> None: ...
+
+    def close(self) -> None: ...
 
 
 class LocalTransport:
@@ -141,6 +173,20 @@ class LocalTransport:
         channel = ProcessChannel(process)
         self._channels.append(channel)
         return channel
+
+    async def open_port(self, port: int) -> tuple[Reading, Writing]:
+        try:
+            return await asyncio.open_connection("127.0.0.1", port)
+        except OSError as error:
+            raise PortClosed(f"nothing listens on port {port}: {error.strerror}") from None
+
+    async def shell(self, words: Sequence[str]) -> int:
+        from eagle_console.link import shell  # only here: the agent's link needs no terminal
+
+        try:
+            return await shell.local(words)
+        except OSError as error:
+            raise BootstrapError(f"{words[0] if words else 'the shell'} cannot be started: {error.strerror}") from None
 
     async def __aenter__(self) -> Self:
         return self
