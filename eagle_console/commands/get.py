@@ -9,7 +9,6 @@ from contextlib import asynccontextmanager
 
 from eagle_console.client import HostClient
 from eagle_console.commands.invocation import Invocation
-from eagle_console.commands.lasting import lasting
 from eagle_console.documents import Document
 from eagle_console.exit_codes import ExitCode
 from eagle_console.format import duration_in_words, gb, plural
@@ -29,7 +28,7 @@ async def get(call: Invocation) -> ExitCode:
     fetch = _Fetch(call, place)
     begin = time.monotonic()
     try:
-        await lasting(call, fetch.work)
+        await call.follow(fetch.work)
         place.finish(fetch.manifest)
     except asyncio.CancelledError:
         call.out.say(f"stopped; what came is in {place.part}, and the same command goes on from there")
@@ -43,7 +42,7 @@ async def get(call: Invocation) -> ExitCode:
 
 
 class _Fetch:
-    """One ``get`` over as many connections as it takes."""
+    """One ``get``."""
 
     def __init__(self, call: Invocation, place: Place) -> None:
         self._call = call
@@ -53,8 +52,7 @@ class _Fetch:
         self.progress: Progress
 
     async def work(self, client: HostClient) -> None:
-        if self._download is None:
-            self._download = await self._begin(client)
+        self._download = await self._begin(client)
         try:
             async with self._painted():
                 await self._download.run(client)

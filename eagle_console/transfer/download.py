@@ -1,7 +1,7 @@
 """The transfer: chunks of files over an agent's session, several on the way at once, each prefix proven by its hash.
 
-A transfer can be run again on another session after a lost one, and in another process on what an earlier one left. The
-bytes that are already here are hashed on both sides before anything is added to them.
+A transfer goes on where an earlier one was interrupted: the bytes that are already here are hashed on both sides before
+anything is added to them. Its client must be one that survives lost links.
 """
 
 from __future__ import annotations
@@ -47,13 +47,13 @@ class Download:
         """Bytes of an earlier try that were not the host's."""
 
     async def run(self, client: HostClient) -> None:
-        """Fetches what is missing. After a lost link it can be called again with another client.
+        """Fetches what is missing.
 
-        :raises LinkError: when the link is lost.
+        :raises LinkError: when the link is lost for good.
         :raises RequestError: when the host refuses, a file changes meanwhile, or this machine's disk cannot take it.
         """
         window = Window()
-        waiting = iter([entry for entry in self._manifest.entries if entry.path not in self.digests])
+        waiting = iter(self._manifest.entries)
 
         async def work() -> None:
             for entry in waiting:
@@ -78,10 +78,8 @@ class Download:
         local = self._manifest.local_path(self._part, entry)
         source = _Source(client, path, entry.identity, window)
         with _local_errors(local):
-            file = self._open.get(entry.path)
-            if file is None:
-                local.parent.mkdir(parents=True, exist_ok=True)
-                file = self._open[entry.path] = LocalFile(local, fresh=entry.path not in self._kept)
+            local.parent.mkdir(parents=True, exist_ok=True)
+            file = self._open[entry.path] = LocalFile(local, fresh=entry.path not in self._kept)
             await self._keep_what_is_right(file, source)
             await self._fetch_rest(file, source)
             self.digests[entry.path] = file.digest()
