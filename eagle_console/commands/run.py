@@ -133,7 +133,7 @@ class _Follower:
 
     async def _print_events(self) -> None:
         async for event in self._client.events(self._job.id):
-            seconds = event.wall - (self._job.started or self._job.created)
+            seconds = max(0.0, event.wall - (self._job.started or self._job.created))  # that clock may be set
             self._call.out.say(f"{duration(seconds):>7}  {event.text}")
             if event.kind in self._came:
                 self._came[event.kind].set()

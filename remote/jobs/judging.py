@@ -7,6 +7,7 @@ stage's recorded processes decide whether it is unsupervised or gone.
 from __future__ import annotations
 
 import dataclasses
+import os
 import re
 import time
 from collections.abc import Callable
@@ -20,6 +21,8 @@ from remote.protocol.progress import Progress
 
 YOUNG_SECONDS = 15.0
 """So long a job may have no runner yet: a Python start on a cold network file system."""
+
+_TICKS = os.sysconf("SC_CLK_TCK")
 
 _SUPERVISED = (jobs.RUNNING, jobs.READY, jobs.STOPPING)
 
@@ -46,12 +49,13 @@ class Records:
 
 @dataclass(frozen=True)
 class Here:
-    """The machine that judges: who it is, what time it is, and which processes live."""
+    """The machine that judges: who it is, what time it is, which processes live, and the seconds since its boot."""
 
     machine_id: str
     boot_id: str
     wall: float
     alive: Callable[[ProcessId], bool]
+    uptime: float
 
 
 def judge(records: Records, here: Here) -> Job:
@@ -65,9 +69,9 @@ def judge(records: Records, here: Here) -> Job:
     if runner is not None and here.alive(runner):
         return _supervised(job, records, here)
     if any(here.alive(process) for process in recorded_processes(records)):
-        job = dataclasses.replace(job, state=jobs.UNSUPERVISED, seconds=_since(job.started, here.wall))
+        job = dataclasses.replace(job, state=jobs.UNSUPERVISED, seconds=_running_seconds(records, here))
         return _noted(job, "its runner died, the stage lives on; stop ends it")
-    if records.started is None and here.wall - job.created < YOUNG_SECONDS and runner is None:
+    if records.started is None and abs(here.wall - job.created) < YOUNG_SECONDS and runner is None:
         return dataclasses.replace(job, state=jobs.STARTING, seconds=_since(job.created, here.wall))
     return _gone(job, records, here)
 
@@ -99,6 +103,7 @@ def _described(records: Records) -> Job:
         note="; ".join(note for note in (*records.problems, state.note if state else "") if note),
         log=records.log,
         simulated=spec.simulated if spec else False,
+        evidence=state.evidence if state else (),
     )
 
 
@@ -108,7 +113,7 @@ def _ended(job: Job, records: Records, ending: JobExit) -> Job:
         job,
         state=ending.state if known else jobs.GONE,
         ended=ending.wall,
-        seconds=_since(job.started, ending.wall),
+        seconds=_since(job.started, ending.wall) if ending.seconds is None else max(0.0, ending.seconds),
         code=ending.code,
         signal=ending.signal,
         failure=ending.failure,
@@ -129,7 +134,8 @@ def _supervised(job: Job, records: Records, here: Here) -> Job:
         name, silent = state.state, max(0.0, here.wall - state.wall)
     if records.stop is not None:
         name = jobs.STOPPING
-    return dataclasses.replace(job, state=name, silent=silent, seconds=_since(job.started or job.created, here.wall))
+    seconds = _running_seconds(records, here) or _since(job.created, here.wall)
+    return dataclasses.replace(job, state=name, silent=silent, seconds=seconds)
 
 
 def _gone(job: Job, records: Records, here: Here) -> Job:
@@ -146,6 +152,14 @@ def _gone(job: Job, records: Records, here: Here) -> Job:
 
 def _noted(job: Job, note: str) -> Job:
     return dataclasses.replace(job, note=f"{job.note}; {note}" if job.note else note)
+
+
+def _running_seconds(records: Records, here: Here) -> Optional[float]:
+    """How long the stage's main process has run, by the kernel's own clock: the host's wall clock may be set."""
+    if records.started is None:
+        return None
+    ticks = records.started.main.start_ticks
+    return max(0.0, here.uptime - ticks / _TICKS) if ticks else _since(records.started.wall, here.wall)
 
 
 def _since(start: Optional[float], end: Optional[float]) -> Optional[float]:

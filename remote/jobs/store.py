@@ -275,7 +275,8 @@ def _signature(path: str) -> _Signature:
 
 
 def _here() -> Here:
-    return Here(procfs.machine_id(), procfs.boot_id(), time.time(), procfs.alive)
+    uptime = time.clock_gettime(time.CLOCK_BOOTTIME)  # what start times in /proc are counted by
+    return Here(procfs.machine_id(), procfs.boot_id(), time.time(), procfs.alive, uptime)
 
 
 def _encoded_size(record: Any) -> int:

@@ -10,19 +10,21 @@ from collections.abc import Sequence
 from typing import Optional
 from urllib.parse import urlsplit
 
+from pipeline.plan.events import INFO
 from remote import procfs
 from remote.jobs import listening, records, sampling
 from remote.jobs.appending import EventLog, ThinningFile
 from remote.jobs.ending import Ending
+from remote.jobs.eventwatch import EventWatch
 from remote.jobs.health import NOT_OURS, HealthPoller
-from remote.jobs.logwatch import LogWatch, watcher_for
+from remote.jobs.logwatch import EVENTS, LogWatch, watcher_for
 from remote.jobs.records import RecordError, read_record, write_record
 from remote.jobs.signals import become_subreaper, outcome, reap, signal_name
 from remote.jobs.statefile import StateFile
 from remote.jobs.wakeup import Wakeup
 from remote.protocol import jobs
 from remote.protocol.jobs import JobExit, JobSpec, JobStarted, JobState, ProcessId, StopRequest
-from remote.protocol.progress import Failure, Progress
+from remote.protocol.progress import Evidence, Failure, Progress
 
 TURN_SECONDS = 0.25
 SCAN_SECONDS = 2.5
@@ -45,6 +47,7 @@ class Supervision:
         self._watch: Optional[LogWatch] = LogWatch(
             self._path(records.LOG), self._path(records.INDEX), watcher_for(spec)
         )
+        self._stage_events = EventWatch(directory) if spec.watcher == EVENTS else None
         self._begin = time.monotonic()
         self._main: Optional[ProcessId] = None
         self._outcome: Optional[tuple[Optional[int], Optional[int]]] = None
@@ -57,6 +60,7 @@ class Supervision:
         self._was_ready = False
         self._foreign = False  # somebody else has answered the health check
         self._progress = Progress()
+        self._evidence: tuple[Evidence, ...] = ()
         self._processes: tuple[ProcessId, ...] = ()
         self._scanned = float("-inf")
         self._seen_phases = 0
@@ -146,7 +150,7 @@ class Supervision:
         assert self._watch is not None
         try:
             self._watch.turn(now, self._at())
-            self._set_progress(self._watch.progress(self._at(), self._reached_ready()))
+            self._take_progress(self._watch, done=False)
         except Exception as error:
             self._watch = None
             self._warn(f"The log is no longer watched: {type(error).__name__}: {error}.")
@@ -155,6 +159,16 @@ class Supervision:
         """Ready now, or was ready when its end began: the history of a load keeps how far it came."""
         ending = self._stop is not None or self._outcome is not None
         return self._healthy or (self._was_ready and ending)
+
+    def _take_progress(self, watch: LogWatch, done: bool) -> None:
+        if self._stage_events is None:
+            self._set_progress(watch.progress(self._at(), self._reached_ready()))
+            return
+        self._stage_events.turn(self._at())
+        for level, text in self._stage_events.news():
+            self._events.add(jobs.EVENT_MESSAGE if level == INFO else jobs.EVENT_WARNING, text)
+        self._evidence = self._stage_events.evidence
+        self._set_progress(self._stage_events.progress(done))
 
     def _set_progress(self, progress: Progress) -> None:
         self._progress = dataclasses.replace(progress, ready=self._healthy)
@@ -252,6 +266,7 @@ class Supervision:
             progress=self._progress,
             processes=self._processes,
             seq=self._events.seq,
+            evidence=self._evidence,
             note="; ".join(filter(None, (self._state_file.problem, self._events.problem, self._health_note()))),
         )
 
@@ -269,17 +284,19 @@ class Supervision:
         try:
             if self._watch is not None:
                 self._watch.drain(self._at())
-                self._set_progress(self._watch.progress(self._at(), self._reached_ready()))
+                self._take_progress(self._watch, done=code == 0)
                 failure = self._watch.failure(code, number)
         except Exception as error:
             self._warn(f"The end of the log could not be read: {type(error).__name__}: {error}.")
         state = self._final_state(code)
         if state == jobs.FAILED:
+            if self._stage_events is not None:
+                failure = self._stage_events.explained(failure)
             failure = failure or unexplained(code, number)
             self._events.add(jobs.EVENT_FAILURE, failure.cause, {"class": failure.klass, "line": failure.line[:1000]})
         else:
             failure = None
-        record = JobExit(state, time.time(), code, number, failure, ending.killed, ending.survivors)
+        record = JobExit(state, time.time(), code, number, failure, ending.killed, ending.survivors, seconds=self._at())
         self._processes = ending.survivors
         self._finish(record, ended_text(record))
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Optional
 
-from remote.protocol.progress import Failure, Progress
+from remote.protocol.progress import Evidence, Failure, Progress
 
 SCHEMA = 1
 
@@ -94,6 +94,7 @@ class JobState:
     failure: Optional[Failure] = None
     note: str = ""
     schema: int = SCHEMA
+    evidence: tuple[Evidence, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -101,7 +102,8 @@ class JobExit:
     """Written by the runner as its last act.
 
     ``code`` is the main process's exit code, None when ``signal`` ended it. ``killed`` counts the descendants that had
-    to be ended after it; ``survivors`` are those that could not be.
+    to be ended after it; ``survivors`` are those that could not be. ``seconds`` is how long it ran by a clock that
+    nobody sets.
     """
 
     state: str
@@ -112,6 +114,7 @@ class JobExit:
     killed: int = 0
     survivors: tuple[ProcessId, ...] = ()
     schema: int = SCHEMA
+    seconds: Optional[float] = None
 
 
 @dataclass(frozen=True)
@@ -141,6 +144,7 @@ EVENT_READY = "ready"
 EVENT_STOP = "stop"
 EVENT_SIGNAL = "signal"
 EVENT_WARNING = "warning"
+EVENT_MESSAGE = "message"
 EVENT_FAILURE = "failure"
 EVENT_ENDED = "ended"
 
@@ -149,7 +153,8 @@ EVENT_ENDED = "ended"
 class Job:
     """A job as the agent sees it now: the spec's main words, and the state judged from the records and /proc.
 
-    ``seconds`` is the running time so far, or in all; ``silent`` is how long the runner has said nothing.
+    ``seconds`` is the running time so far, or in all; ``silent`` is how long the runner has said nothing. ``evidence``
+    is what the stage has proven about its work.
     """
 
     id: str
@@ -173,6 +178,7 @@ class Job:
     silent: Optional[float] = None
     log: str = ""
     simulated: bool = False
+    evidence: tuple[Evidence, ...] = ()
 
 
 @dataclass(frozen=True)
