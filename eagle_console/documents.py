@@ -78,6 +78,7 @@ def progress(value: Progress) -> Document:
         "unit": value.unit,
         "percent": value.percent,
         "ready": value.ready,
+        "rate": value.rate,
         "detail": value.detail,
         "figures": value.figures or {},
         "phases": [
@@ -116,6 +117,7 @@ def job(value: Job) -> Document:
         "error": failure(value.failure),
         "simulated": value.simulated,
     }
+        "evidence": [to_wire(item) for item in value.evidence],
 
 
 def load(value: Job | None) -> Document | None:

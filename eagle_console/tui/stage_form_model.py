@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from eagle_console.text import clean
-from pipeline.plan.catalog import Parameter, ParameterError, parse_value
+from pipeline.plan.stage import Parameter, ParameterError, parse_value
 from remote.protocol.stages import VERDICT_BLOCKED, ParameterInfo, StageInfo
 
 _KNOWN_TYPES = ("int", "float", "str", "bool", "path")

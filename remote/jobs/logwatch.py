@@ -53,6 +53,9 @@ class Plain:
         return Progress(phase="running", phases=(Phase("running", 0.0),), ready=healthy)
 
 
+EVENTS = "events"
+"""The watcher of stages that write events: their log is searched for failures only, see ``eventwatch``."""
+
 WATCHERS = {"vllm_load": VllmLoad}
 
 

@@ -10,6 +10,7 @@ from typing import Any, Optional
 
 from pipeline.plan import catalog, commands, environment
 from pipeline.plan.catalog import Stage
+from pipeline.plan.stage import Stage, resolve
 from pipeline.plan.environment import Environment
 from remote.jobs import facts, preflight
 from remote.policy import Policy
@@ -92,7 +93,7 @@ def plan(request: LaunchRequest, policy: Policy, living: tuple[Job, ...], variab
         raise RequestError(NOT_FOUND, str(error.args[0])) from None
     found = environment.inspect(request.context.python) if request.context.python else None
     try:
-        parameters = catalog.resolve(stage, request.parameters, _profile(request.context))
+        parameters = resolve(stage, request.parameters, _profile(request.context))
         command = commands.command(stage.name, parameters, found or Environment("python", exists=False))
     except ValueError as error:
         raise RequestError(BAD_ARGUMENT, str(error)) from None

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from pipeline.plan.catalog import Stage
+from pipeline.plan.stage import Stage
 from remote.jobs.facts import Facts
 from remote.protocol.stages import VERDICT_BLOCKED, VERDICT_OK, VERDICT_WARNING, Check
 

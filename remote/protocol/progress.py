@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Optional
+from typing import Any, Optional
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,8 @@ class Progress:
     :param done, total, unit: what is counted in this phase (shards, bytes, tensors, graphs); None where nothing is.
     :param percent: of the counted phase, 0 to 100; None where nothing is counted.
     :param ready: the server's ``/health`` answered 200 (services) or the work is complete (tasks).
-    :param figures: numbers that the log carried, by name with unit, such as ``weights_gib``.
+    :param figures: numbers that the log or the stage gave, by name with unit, such as ``weights_gib``.
+    :param rate: what is counted, in units a second; None where the stage does not say.
     """
 
     phase: str = ""
@@ -52,3 +53,14 @@ class Progress:
     ready: bool = False
     detail: str = ""
     figures: Optional[dict[str, float]] = None
+    rate: Optional[float] = None
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """One fact that a stage has checked on its work: a number, a text or a yes, and whether it is as it must be."""
+
+    name: str
+    value: Any = None
+    unit: str = ""
+    ok: bool = True

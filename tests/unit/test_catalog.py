@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from pipeline.plan.catalog import CHECK, SERVE, STAGES, ParameterError, parse_value, resolve, stage_named
+from pipeline.plan.catalog import CHECK, SERVE, STAGES, stage_named
+from pipeline.plan.stage import ParameterError, parse_value, resolve
 
 
 def parameter(name: str):

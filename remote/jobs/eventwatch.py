@@ -1,0 +1,59 @@
+"""The runner's view of a stage that writes events: its progress file, read as it grows."""
+
+from __future__ import annotations
+
+import os
+from typing import Optional
+
+from pipeline.plan import events
+from pipeline.plan.events import SERVER_DIED
+from remote.protocol.progress import Evidence, Failure, Progress
+from remote.watch import stage_events
+from remote.watch.follow import LogFollower
+
+PIECE_BYTES = 256 * 1024
+MAX_PIECES = 40  # a turn; what is left is read in the next one
+
+
+class EventWatch:
+    """Follows ``progress.jsonl`` of a job directory. Times are seconds since the start of the job."""
+
+    def __init__(self, directory: str) -> None:
+        self._follower = LogFollower(os.path.join(directory, events.FILE), PIECE_BYTES)
+        self._state = stage_events.initial()
+        self._told = 0
+
+    def turn(self, at: float) -> None:
+        """Reads what is new."""
+        for _ in range(MAX_PIECES):
+            before = self._follower.offset
+            for line in self._follower.poll():
+                self._state = stage_events.read_line(self._state, line, at)
+            if self._follower.offset == before:
+                return
+
+    def progress(self, done: bool) -> Progress:
+        return stage_events.progress(self._state, done)
+
+    @property
+    def evidence(self) -> tuple[Evidence, ...]:
+        """What the stage has proven so far."""
+        return self._state.evidence
+
+    def explained(self, found: Optional[Failure]) -> Optional[Failure]:
+        """Why the stage ended: its own word, but for a server that died; of that the log knows more.
+
+        :param found: the reason that the log gives.
+        """
+        told = self._state.failure
+        if told is None:
+            return found
+        if told.klass == SERVER_DIED and found is not None and found.klass not in ("gone", "exception"):
+            return found
+        return told
+
+    def news(self) -> tuple[tuple[str, str], ...]:
+        """Level and text of the sentences that have come since the last call."""
+        fresh = self._state.messages[self._told :]
+        self._told = len(self._state.messages)
+        return fresh
