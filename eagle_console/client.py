@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from typing import Any, Protocol, TypeVar
 
 from remote.protocol import frames
+from remote.protocol.adopted import Adopted, AdoptedList
 from remote.protocol.codec import from_wire, to_wire
 from remote.protocol.disk import DiskSnapshot
 from remote.protocol.files import FileChunk, FileHash, FileList
@@ -82,6 +83,24 @@ class HostClient:
     async def read_log(self, job_id: str, offset: int | None = None, tail: int | None = None) -> LogChunk:
         """A piece of a job's log from a byte offset, or its last ``tail`` lines."""
         return await self._ask("read_log", LogChunk, {"job": job_id, "offset": offset, "tail": tail})
+
+    async def adopted(self) -> AdoptedList:
+        """What runs on the host without being a job of ours."""
+        return await self._ask("adopted", AdoptedList)
+
+    async def adopt(self, log: str | None = None, pid: int | None = None) -> Adopted:
+        """Watches a log, or a process, that we did not start; the same call again gives its latest picture."""
+        return await self._ask("adopt", Adopted, {"log": log, "pid": pid})
+
+    async def stop_adopted(self, record: Adopted, name_typed: str, requested_by: str = "") -> Adopted:
+        """Asks for the end of an adopted program and answers at once.
+
+        :param name_typed: what a person typed; it must be the record's name.
+        """
+        main = record.main
+        identity = {"pid": main.pid, "start_ticks": main.start_ticks} if main is not None else {}
+        args = {**identity, "name_typed": name_typed, "requested_by": requested_by}
+        return await self._ask("stop_adopted", Adopted, args)
 
     async def follow_log(self, job_id: str, tail: int = 200) -> AsyncIterator[LogChunk]:
         """The last ``tail`` lines of a job's log, then what is appended, for ever."""

@@ -9,8 +9,10 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Generic, TypeVar
 
+from eagle_console.adopted import as_job
 from eagle_console.link.questions import Prompt
 from remote.protocol import frames
+from remote.protocol.adopted import Adopted, AdoptedList
 from remote.protocol.codec import from_wire
 from remote.protocol.disk import DiskSnapshot
 from remote.protocol.frames import AgentHello, Event
@@ -90,6 +92,7 @@ class HostState:
     host: Timed[HostSample] | None = None
     disk: Timed[DiskSnapshot] | None = None
     jobs: Timed[JobList] | None = None
+    adopted: Timed[AdoptedList] | None = None
     gpu_history: dict[int, tuple[float | None, ...]] = field(default_factory=dict)
     problems: dict[str, str] = field(default_factory=dict)
 
@@ -104,22 +107,37 @@ class HostState:
         return gpus or (self.hello is not None and self.hello.simulated)
 
     def job(self, job_id: str) -> Job | None:
+        """The job of that id, or the adopted program in a job's shape."""
         jobs = self.jobs.value.jobs if self.jobs else ()
-        return next((job for job in jobs if job.id == job_id), None)
+        return next((job for job in (*jobs, *self.adopted_jobs()) if job.id == job_id), None)
+
+    def adopted_record(self, job_id: str) -> Adopted | None:
+        """The adopted program of that id."""
+        records = self.adopted.value.records if self.adopted else ()
+        return next((record for record in records if record.id == job_id), None)
+
+    def adopted_jobs(self) -> tuple[Job, ...]:
+        """What runs without being ours, in the shape of jobs; the newest first."""
+        host = self.hello.host if self.hello is not None else ""
+        return tuple(as_job(record, host) for record in (self.adopted.value.records if self.adopted else ()))
 
     def live_jobs(self) -> tuple[Job, ...]:
         jobs = self.jobs.value.jobs if self.jobs else ()
         return tuple(job for job in jobs if job.state in LIVE_STATES)
 
     def newest(self, stage: str) -> Job | None:
-        """The job of a stage to show: the newest live one, else the newest."""
-        return newest_of_stage(self.jobs.value.jobs if self.jobs else (), stage)
+        """The job of a stage to show: the newest live one, else what runs without being ours, else the newest."""
+        return newest_of_stage(self.jobs.value.jobs if self.jobs else (), stage, self.adopted_jobs())
 
 
-def newest_of_stage(jobs: tuple[Job, ...], stage: str) -> Job | None:
-    """The newest live job of a stage, else its newest job; ``jobs`` are newest first."""
-    of_stage = [job for job in jobs if job.stage == stage]
-    return next((job for job in of_stage if job.state in LIVE_STATES), of_stage[0] if of_stage else None)
+def newest_of_stage(jobs: tuple[Job, ...], stage: str, adopted: tuple[Job, ...] = ()) -> Job | None:
+    """The newest live job of a stage, else the newest live adopted program, else the newest job that has ended.
+
+    Both are newest first; an adopted program that has ended counts when there is nothing else.
+    """
+    ours, others = ([job for job in some if job.stage == stage] for some in (jobs, adopted))
+    live = (job for job in (*ours, *others) if job.state in LIVE_STATES)
+    return next(live, None) or next(iter((*ours, *others)), None)
 
 
 def with_link(state: HostState, link: LinkStatus) -> HostState:
@@ -147,6 +165,8 @@ def with_event(state: HostState, event: Event, now: float) -> HostState:
         return replace(state, host=Timed(from_wire(HostSample, data), now))
     if event.topic == frames.TOPIC_DISK:
         return replace(state, disk=Timed(from_wire(DiskSnapshot, data), now))
+    if event.topic == frames.TOPIC_ADOPTED:
+        return replace(state, adopted=Timed(from_wire(AdoptedList, data), now))
     if event.topic == frames.TOPIC_JOBS:
         return replace(state, jobs=Timed(from_wire(JobList, data), now))
     return state

@@ -7,7 +7,9 @@ import re
 from collections.abc import AsyncIterator
 
 from eagle_console import documents
+from eagle_console.adopted import adopted_id, as_job
 from eagle_console.client import HostClient
+from eagle_console.commands import watch
 from eagle_console.commands.invocation import Invocation, UsageError
 from eagle_console.exit_codes import ExitCode
 from eagle_console.format import UNKNOWN, clock, done_of, duration, duration_in_words, percent
@@ -63,7 +65,8 @@ async def logs(call: Invocation) -> ExitCode:
         await call.follow(lambda client: _follow(call, client, pattern))
         return ExitCode.DONE
     async with call.host() as client:
-        chunks = [chunk async for chunk in _tail(client, call.arguments.job, call.arguments.tail)]
+        name = adopted_id(call.arguments.job) or call.arguments.job
+        chunks = [chunk async for chunk in _tail(client, name, call.arguments.tail)]
     lines = [line for chunk in chunks for line in chunk.lines if pattern is None or pattern.search(line)]
     if call.out.json:
         call.out.document({"job": chunks[0].job, "size": chunks[0].size, "lines": lines})
@@ -83,7 +86,7 @@ async def _tail(client: HostClient, name: str, count: int) -> AsyncIterator[LogC
 
 async def _follow(call: Invocation, client: HostClient, pattern: re.Pattern[str] | None) -> None:
     """Prints what is appended until the job has ended and everything was printed."""
-    job = await client.job(call.arguments.job)
+    job = await _find(client, call.arguments.job)
     printed = 0
 
     async def pump() -> None:
@@ -101,7 +104,7 @@ async def _follow(call: Invocation, client: HostClient, pattern: re.Pattern[str]
     try:
         while not pumping.done():
             await asyncio.wait([pumping], timeout=1.0)
-            job = await client.job(job.id)
+            job = await _find(client, job.id)
             if job.state in ENDED_STATES:
                 size = (await client.read_log(job.id, tail=1)).size
                 while printed < size and not pumping.done():
@@ -112,8 +115,17 @@ async def _follow(call: Invocation, client: HostClient, pattern: re.Pattern[str]
         pumping.cancel()
 
 
+async def _find(client: HostClient, word: str) -> Job:
+    """The job, or the adopted program, that a person means."""
+    return as_job(await watch.find(client, word)) if adopted_id(word) else await client.job(word)
+
+
 async def stop(call: Invocation) -> ExitCode:
     """Ends a job and waits until it has ended; what is lost is said before."""
+    if adopted_id(call.arguments.job):
+        return await watch.stop(call)
+    if call.arguments.name is not None:
+        raise UsageError("--name is for what is not ours (a pid or adopted-PID); a job of ours needs --yes")
     async with call.host() as client:
         job = await client.job(call.arguments.job)
         if job.state not in LIVE_STATES:

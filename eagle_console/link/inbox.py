@@ -13,7 +13,7 @@ from remote.protocol.frames import Event
 MAX_WAITING = 256
 """Events of a topic that is never dropped which may wait before the agent is asked to pause: 8 MiB of log at most."""
 
-_SAMPLES = (frames.TOPIC_GPUS, frames.TOPIC_HOST, frames.TOPIC_DISK, frames.TOPIC_JOBS)
+_SAMPLES = (frames.TOPIC_GPUS, frames.TOPIC_HOST, frames.TOPIC_DISK, frames.TOPIC_JOBS, frames.TOPIC_ADOPTED)
 
 
 def resume_args(args: dict[str, Any], last: Event) -> dict[str, Any]:

@@ -68,11 +68,11 @@ class Adoption:
             raise RequestError(BAD_ARGUMENT, "adopt needs a log or a pid")
         if log is not None:
             log = _log_path(log)
-        record = self._asked_for(log, pid)
         self._scan_if_due()
+        record = self._asked_for(log, pid if pid is not None else self._writer(log))
         with self._lock:
             known = self._watches.get(record.id)
-            if known is not None and not known.over and (log is None or known.record.log == log):
+            if known is not None and (log is None or known.record.log == log) and known.record.main == record.main:
                 known.update(watched=True)
                 watch = known
             else:
@@ -171,6 +171,18 @@ class Adoption:
         watch.start()
         return watch
 
+    def _writer(self, log: Optional[str]) -> Optional[int]:
+        """The main process of the program that was found to write this log."""
+        with self._lock:
+            watches = list(self._watches.values())
+        deadline = time.monotonic() + FIRST_LOOK_SECONDS
+        for watch in watches:
+            watch.wait(max(0.0, deadline - time.monotonic()))
+            record = watch.snapshot()
+            if record.log == log and record.main is not None and (record.watched or not watch.over):
+                return record.main.pid
+        return None
+
     def _asked_for(self, log: Optional[str], pid: Optional[int]) -> Adopted:
         if pid is None:
             assert log is not None
@@ -185,6 +197,9 @@ class Adoption:
                 log_note="as asked",
                 watched=True,
             )
+        known = self._watches.get(f"{ADOPTED}{pid}")
+        if known is not None and known.record.watched:
+            return known.record  # also after its end
         main = procfs.identity(pid)
         if main is None or not procfs.alive(main):
             raise RequestError(NOT_FOUND, f"there is no process {pid}")
