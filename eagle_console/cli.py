@@ -9,7 +9,7 @@ import sys
 from collections.abc import Awaitable, Callable, Sequence
 
 from eagle_console import __version__, crash, documents
-from eagle_console.commands import disk, doctor, get, gpus, hosts, jobs, run, screen, stages, status
+from eagle_console.commands import disk, doctor, get, gpus, hosts, jobs, run, screen, stages, status, watch
 from eagle_console.commands.invocation import DEFAULT_TIMEOUT, Invocation, Refused, UsageError
 from eagle_console.config import ConfigError
 from eagle_console.exit_codes import ExitCode
@@ -212,6 +212,14 @@ def _get(parser: argparse.ArgumentParser) -> None:
 def _stop(parser: argparse.ArgumentParser) -> None:
     _job(parser, jobs.stop)
     parser.add_argument("--force", action="store_true", help="without the stage's grace period")
+    parser.add_argument("--name", metavar="NAME", help="of what is not ours: its name, typed, stops it")
+
+
+def _watch(parser: argparse.ArgumentParser) -> None:
+    _host(parser, watch.watch)
+    parser.add_argument("--log", metavar="FILE", help="the file that its output goes to, on the host")
+    parser.add_argument("--pid", type=_count, metavar="N", help="its main process: its end ends the watch")
+    parser.add_argument("--until-ready", action="store_true", help="end when its server is ready")
 
 
 _COMMANDS: dict[str, tuple[str, Callable[[argparse.ArgumentParser], None]]] = {
@@ -225,6 +233,7 @@ _COMMANDS: dict[str, tuple[str, Callable[[argparse.ArgumentParser], None]]] = {
     "jobs": ("what runs and what ran", lambda parser: _host(parser, jobs.jobs)),
     "logs": ("a job's log", _logs),
     "get": ("a file or a directory of the host, with resume and proof", _get),
+    "watch": ("follow a run that we did not start, read-only", _watch),
     "stop": ("end a job and every process of it", _stop),
 }
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from eagle_console.config import HostProfile
+from remote.protocol.adopted import Adopted, is_adopted
 from remote.protocol.codec import to_wire
 from remote.protocol.disk import DiskSnapshot
 from remote.protocol.frames import AgentHello
@@ -121,17 +122,66 @@ def job(value: Job) -> Document:
 
 
 def load(value: Job | None) -> Document | None:
-    """The model load to look at: the newest live ``serve`` job, else the newest; null where there was none."""
+    """The model load to look at: that of a job, or of an adopted server in a job's shape; null where there was none."""
     if value is None:
         return None
     counted = progress(value.progress)
     return {
         "job": value.id,
+        "adopted": is_adopted(value.id),
         "state": value.state,
         "seconds": value.seconds,
         "error": failure(value.failure),
         "simulated": value.simulated,
         **counted,
+    }
+
+
+def adopted(value: Adopted) -> Document:
+    """A program that runs without being a job of ours."""
+    return {
+        "id": value.id,
+        "name": value.name,
+        "kind": value.kind,
+        "state": value.state,
+        "adopted": True,
+        "user": value.user,
+        "own": value.own,
+        "pid": value.main.pid if value.main is not None else None,
+        "start_ticks": value.main.start_ticks if value.main is not None else None,
+        "pids": [process.pid for process in value.processes],
+        "command_line": value.command_line,
+        "cwd": value.cwd,
+        "started": value.started,
+        "seconds": value.seconds,
+        "model": value.model,
+        "output": value.output,
+        "tensor_parallel": value.tensor_parallel,
+        "port": value.port,
+        "healthy": value.healthy,
+        "health_note": value.health_note,
+        "log": value.log,
+        "log_note": value.log_note,
+        "note": value.note,
+        "problem": value.problem,
+        "progress": progress(value.progress),
+        "serving": None if value.serving is None else to_wire(value.serving),
+        "training": None if value.training is None else to_wire(value.training),
+        "error": failure(value.failure),
+    }
+
+
+def training(value: Adopted | None) -> Document | None:
+    """The training run to look at; null where none is known or its log says nothing yet."""
+    if value is None or value.training is None:
+        return None
+    return {
+        "job": value.id,
+        "adopted": True,
+        "state": value.state,
+        "seconds": value.seconds,
+        "error": failure(value.failure),
+        **to_wire(value.training),
     }
 
 

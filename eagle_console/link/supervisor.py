@@ -32,7 +32,7 @@ from remote.protocol import frames
 from remote.protocol.errors import FAILED, ProtocolError, RequestError
 from remote.protocol.frames import Event, Fault
 
-TOPICS = (frames.TOPIC_GPUS, frames.TOPIC_HOST, frames.TOPIC_DISK, frames.TOPIC_JOBS)
+TOPICS = (frames.TOPIC_GPUS, frames.TOPIC_HOST, frames.TOPIC_DISK, frames.TOPIC_JOBS, frames.TOPIC_ADOPTED)
 
 RESUBSCRIBE_SECONDS = 5.0
 """Before a topic that the agent ended with an error is asked for again."""
