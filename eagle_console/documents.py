@@ -78,8 +78,8 @@ def progress(value: Progress) -> Document:
         "total": value.total,
         "unit": value.unit,
         "percent": value.percent,
-        "ready": value.ready,
         "rate": value.rate,
+        "ready": value.ready,
         "detail": value.detail,
         "figures": value.figures or {},
         "phases": [
@@ -117,8 +117,8 @@ def job(value: Job) -> Document:
         "progress": progress(value.progress),
         "error": failure(value.failure),
         "simulated": value.simulated,
-    }
         "evidence": [to_wire(item) for item in value.evidence],
+    }
 
 
 def load(value: Job | None) -> Document | None:
