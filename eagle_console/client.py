@@ -80,9 +80,15 @@ class HostClient:
         """Asks for a job's end and answers at once; ``force`` skips the grace period."""
         return await self._ask("stop", Job, {"job": job_id, "requested_by": requested_by, "force": force})
 
-    async def read_log(self, job_id: str, offset: int | None = None, tail: int | None = None) -> LogChunk:
-        """A piece of a job's log from a byte offset, or its last ``tail`` lines."""
-        return await self._ask("read_log", LogChunk, {"job": job_id, "offset": offset, "tail": tail})
+    async def read_log(
+        self, job_id: str, offset: int | None = None, tail: int | None = None, since: str | None = None
+    ) -> LogChunk:
+        """A piece of a job's log from a byte offset, or its last ``tail`` lines.
+
+        :param since: only what was written since then; the host's clock and time zone decide what it means.
+        """
+        args = {"job": job_id, "offset": offset, "tail": tail, "since": since}
+        return await self._ask("read_log", LogChunk, args)
 
     async def adopted(self) -> AdoptedList:
         """What runs on the host without being a job of ours."""
@@ -102,9 +108,12 @@ class HostClient:
         args = {**identity, "name_typed": name_typed, "requested_by": requested_by}
         return await self._ask("stop_adopted", Adopted, args)
 
-    async def follow_log(self, job_id: str, tail: int = 200) -> AsyncIterator[LogChunk]:
-        """The last ``tail`` lines of a job's log, then what is appended, for ever."""
-        async for event in self.session.subscribe(frames.TOPIC_LOG, 0.25, {"job": job_id, "tail": tail}):
+    async def follow_log(
+        self, job_id: str, tail: int | None = 200, since: str | None = None
+    ) -> AsyncIterator[LogChunk]:
+        """The last ``tail`` lines of a job's log, or those since a time, then what is appended, for ever."""
+        args = {"job": job_id, "tail": tail, **({"since": since} if since else {})}
+        async for event in self.session.subscribe(frames.TOPIC_LOG, 0.25, args):
             yield from_wire(LogChunk, event.data)
 
     async def events(self, job_id: str, after: int = 0) -> AsyncIterator[JobEvent]:

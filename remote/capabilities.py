@@ -153,12 +153,16 @@ class Capabilities:
         return job
 
     def read_log(self, args: Mapping[str, Any]) -> LogChunk:
-        """A piece of a job's or adopted log that fits a frame: from ``offset``, or the last ``tail`` lines."""
+        """A piece of a job's or adopted log that fits a frame: from ``offset``, or the last ``tail`` lines.
+
+        ``since`` leaves out what a job of ours wrote before that time.
+        """
         name, offset, tail = _text(args, "job"), _number(args, "offset"), _number(args, "tail")
         if is_adopted(name):
             return self._adoption().read_log(name, offset, tail, LOG_CHUNK_BYTES)
         job = self.job(name)
-        return self.store().read_log(job.id, offset, tail, LOG_CHUNK_BYTES)
+        since = _text(args, "since") if args.get("since") is not None else None
+        return self.store().read_log(job.id, offset, tail, LOG_CHUNK_BYTES, since)
 
     def adopted(self) -> AdoptedList:
         """What runs on the host without being a job of ours."""

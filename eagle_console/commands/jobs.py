@@ -66,7 +66,8 @@ async def logs(call: Invocation) -> ExitCode:
         return ExitCode.DONE
     async with call.host() as client:
         name = adopted_id(call.arguments.job) or call.arguments.job
-        chunks = [chunk async for chunk in _tail(client, name, call.arguments.tail)]
+        chunks = [chunk async for chunk in _tail(client, name, _tail_lines(call), call.arguments.since)]
+    _say_note(call, chunks[0])
     lines = [line for chunk in chunks for line in chunk.lines if pattern is None or pattern.search(line)]
     if call.out.json:
         call.out.document({"job": chunks[0].job, "size": chunks[0].size, "lines": lines})
@@ -75,9 +76,22 @@ async def logs(call: Invocation) -> ExitCode:
     return ExitCode.DONE
 
 
-async def _tail(client: HostClient, name: str, count: int) -> AsyncIterator[LogChunk]:
-    """The last ``count`` lines of a log as it is now; many lines come in several pieces."""
-    chunk = first = await client.read_log(name, tail=count)
+def _tail_lines(call: Invocation) -> int | None:
+    """How many lines are wanted; None for all since a time."""
+    if call.arguments.tail is None and call.arguments.since is None:
+        return DEFAULT_TAIL
+    tail: int | None = call.arguments.tail
+    return tail
+
+
+def _say_note(call: Invocation, chunk: LogChunk) -> None:
+    if chunk.note:
+        call.out.say(chunk.note)
+
+
+async def _tail(client: HostClient, name: str, count: int | None, since: str | None) -> AsyncIterator[LogChunk]:
+    """The last ``count`` lines of a log as it is now, or those since a time; many lines come in several pieces."""
+    chunk = first = await client.read_log(name, tail=count, since=since)
     yield chunk
     while chunk.lines and chunk.next_offset < first.size:
         chunk = await client.read_log(first.job, offset=chunk.next_offset)
@@ -91,7 +105,8 @@ async def _follow(call: Invocation, client: HostClient, pattern: re.Pattern[str]
 
     async def pump() -> None:
         nonlocal printed
-        async for chunk in client.follow_log(job.id, tail=call.arguments.tail):
+        async for chunk in client.follow_log(job.id, _tail_lines(call), call.arguments.since):
+            _say_note(call, chunk)
             for line in chunk.lines:
                 if pattern is None or pattern.search(line):
                     if call.out.json:

@@ -84,6 +84,24 @@ def tail_offset(path: str, count: int, complete: bool) -> int:
     return start + lines[-min(count, len(lines))].start
 
 
+def line_start(path: str, offset: int) -> int:
+    """The beginning of the line that ``offset`` lies in; of a line of more than 64 KiB, ``offset`` itself.
+
+    :raises OSError: when the log is there and cannot be read.
+    """
+    try:
+        descriptor = open_regular(path)
+    except FileNotFoundError:
+        return 0
+    with open(descriptor, "rb", buffering=0):
+        begin = max(0, offset - 64 * 1024)
+        before = os.pread(descriptor, offset - begin, begin)
+    if begin + len(before) < offset:
+        return offset  # the log is shorter than that
+    end = max(before.rfind(b"\n"), before.rfind(b"\r")) + 1
+    return begin + end if end or begin == 0 else offset
+
+
 def _inside_line_end(descriptor: int, offset: int) -> int:
     """1 when ``offset`` lies between the two bytes of a ``\\r\\n`` whose line was given out at the ``\\r``."""
     return 1 if offset > 0 and os.pread(descriptor, 2, offset - 1) == b"\r\n" else 0

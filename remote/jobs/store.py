@@ -6,6 +6,7 @@ import dataclasses
 import json
 import os
 import stat
+import sys
 import threading
 import time
 from collections.abc import Sequence
@@ -14,6 +15,7 @@ from typing import Any, Optional
 
 from remote import procfs
 from remote.jobs import logreading, records
+from remote.jobs import since as since_times
 from remote.jobs.judging import Here, Records, judge
 from remote.jobs.records import RecordError
 from remote.protocol.codec import from_wire, to_wire
@@ -37,6 +39,7 @@ LIST_BYTES = 200 * 1024  # of the 256 KiB of a frame
 JOB_BYTES = 24 * 1024  # a larger one is shown without its details
 FULL_ENDED_JOBS = 20  # the newest ended jobs, listed in full
 EVENTS_BYTES = 4 * 1024 * 1024
+INDEX_BYTES = 4 * 1024 * 1024
 
 _PARTS: tuple[tuple[str, str, Any], ...] = (
     ("spec", records.SPEC, JobSpec),
@@ -159,8 +162,11 @@ class JobStore:
         offset: Optional[int] = None,
         tail: Optional[int] = None,
         max_bytes: int = logreading.READ_BYTES,
+        since: Optional[str] = None,
     ) -> LogChunk:
         """A piece of a job's log from a byte offset, or from where its last ``tail`` lines begin.
+
+        :param since: a time as ``since.parse_time`` reads it; with ``tail`` the last lines of those written since.
 
         :raises RequestError: ``not_found``; ``bad_argument`` for a negative number or both at once; ``failed`` when the
             log cannot be read.
@@ -174,9 +180,31 @@ class JobStore:
             ended = self._judged(job_id, _here()).job.state in ENDED_STATES
         try:
             start = logreading.tail_offset(path, tail, ended) if tail is not None else offset or 0
-            return logreading.read(path, job_id, start, ended, max_bytes)
+            if since is None:
+                return logreading.read(path, job_id, start, ended, max_bytes)
+            begin, note = self._since(job_id, path, since)
+            chunk = logreading.read(path, job_id, max(start, begin), ended, max_bytes)
+            return dataclasses.replace(chunk, note=note)
         except OSError as error:
             raise RequestError(FAILED, f"the log of {job_id} cannot be read: {error.strerror}") from None
+
+    def _since(self, job_id: str, log: str, text: str) -> tuple[int, str]:
+        """Where the lines that were written since a time begin, and what there is to say about it."""
+        now = time.time()
+        try:
+            wall = since_times.parse_time(text, now)
+        except (ValueError, OverflowError) as error:
+            raise RequestError(BAD_ARGUMENT, str(error)) from None
+        if wall > now:
+            return sys.maxsize, f"that is in the future: the host's clock says {time.strftime('%Y-%m-%d %H:%M:%S')}"
+        try:
+            data = records.read_file(os.path.join(self.directory(job_id), records.INDEX), INDEX_BYTES)
+        except RecordError:
+            data = None
+        entries = since_times.parse_index(data or b"")
+        if not entries:
+            return 0, "this log has no time index: all of it is given"
+        return logreading.line_start(log, since_times.offset_since(entries, wall)), ""
 
     def _readable(self) -> Sequence[Job]:
         try:

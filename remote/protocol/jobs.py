@@ -208,3 +208,4 @@ class LogChunk:
     size: int
     lines: tuple[str, ...]
     wall: Optional[float] = None
+    note: str = ""
