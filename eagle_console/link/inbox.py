@@ -11,7 +11,10 @@ from remote.protocol import frames
 from remote.protocol.frames import Event
 
 MAX_WAITING = 256
-"""Events of a topic that is never dropped which may wait before the agent is asked to pause: 8 MiB of log at most."""
+"""Events of a topic that is never dropped which may wait before the agent is asked to pause."""
+
+MAX_WAITING_BYTES = 2 * 1024 * 1024
+"""The same in bytes on the wire. A hostile agent's JSON takes 25 times that in memory."""
 
 _SAMPLES = (frames.TOPIC_GPUS, frames.TOPIC_HOST, frames.TOPIC_DISK, frames.TOPIC_JOBS, frames.TOPIC_ADOPTED)
 
@@ -30,23 +33,26 @@ def resume_args(args: dict[str, Any], last: Event) -> dict[str, Any]:
 class SubscriptionInbox:
     """The events of one subscription between the link's reader and the one who asked for them.
 
-    Of samples only the newest waits. Of other topics all wait; when they are ``MAX_WAITING`` the inbox is ``full``: the
-    subscription must be paused, and goes on later with ``resume_args``, which leave no gap.
+    Of samples only the newest waits. Of other topics all wait; when they are ``MAX_WAITING`` or ``MAX_WAITING_BYTES``
+    the inbox is ``full``: the subscription must be paused, and goes on later with ``resume_args``, which leave no gap.
     """
 
     def __init__(self, topic: str, args: dict[str, Any]) -> None:
         self._topic = topic
         self._args = args
-        self._waiting: deque[Event] = deque()
+        self._waiting: deque[tuple[Event, int]] = deque()
+        self._bytes = 0
         self._arrived = asyncio.Event()
         self._end: Exception | None = None
         self._newest: Event | None = None
 
-    def add(self, event: Event) -> None:
+    def add(self, event: Event, size: int = 0) -> None:
+        """Takes an event that had ``size`` bytes on the wire."""
         if self._topic in _SAMPLES and self._waiting:
-            older = self._waiting.pop()
-            event = replace(event, dropped=event.dropped + older.dropped + 1)
-        self._waiting.append(event)
+            older, _ = self._waiting.pop()
+            event, self._bytes = replace(event, dropped=event.dropped + older.dropped + 1), 0
+        self._waiting.append((event, size))
+        self._bytes += size
         self._newest = event
         self._arrived.set()
 
@@ -57,7 +63,7 @@ class SubscriptionInbox:
 
     @property
     def full(self) -> bool:
-        return len(self._waiting) >= MAX_WAITING
+        return len(self._waiting) >= MAX_WAITING or self._bytes >= MAX_WAITING_BYTES
 
     @property
     def empty(self) -> bool:
@@ -78,4 +84,6 @@ class SubscriptionInbox:
                 raise self._end
             self._arrived.clear()
             await self._arrived.wait()
-        return self._waiting.popleft()
+        event, size = self._waiting.popleft()
+        self._bytes -= size
+        return event

@@ -99,7 +99,7 @@ class AgentSession:
         opening = [Subscribe(number, topic) for number, topic in enumerate(topics, 1)]
         frames: list[Frame] = [hello, *opening]
         await channel.write(b"".join(encode_line(frame_to_wire(frame)) for frame in frames))
-        answer = await _read_frame(channel, host)
+        answer, _ = await _read_frame(channel, host)
         if isinstance(answer, Bye):
             raise AgentError(f"the agent on {host} refuses: {answer.reason}")
         if not isinstance(answer, AgentHello):
@@ -219,7 +219,7 @@ class AgentSession:
     async def _read_frames(self) -> None:
         try:
             while True:
-                frame = await _read_frame(self._channel, self._host)
+                frame, size = await _read_frame(self._channel, self._host)
                 self._heard = asyncio.get_running_loop().time()
                 if isinstance(frame, Pong):
                     self._answered_ping = frame.n
@@ -227,7 +227,7 @@ class AgentSession:
                 if isinstance(frame, Response):
                     self._deliver(frame)
                 elif isinstance(frame, Event):
-                    await self._hand_over(frame)
+                    await self._hand_over(frame, size)
                 elif isinstance(frame, Bye):
                     raise ConnectionLost(f"the agent on {self._host} ended: {frame.reason}")
         except LinkError as error:
@@ -242,11 +242,11 @@ class AgentSession:
         else:
             answer.set_result(response.ok or {})
 
-    async def _hand_over(self, event: Event) -> None:
+    async def _hand_over(self, event: Event, size: int) -> None:
         inbox = self._inboxes.get(event.sub)
         if inbox is None:
             return  # cancelled while it was on its way
-        inbox.add(event)
+        inbox.add(event, size)
         if inbox.full:
             del self._inboxes[event.sub]
             await self._send(Unsubscribe(event.sub))
@@ -276,14 +276,15 @@ class AgentSession:
             inbox.end(reason)
 
 
-async def _read_frame(channel: Channel, host: str) -> Frame | None:
+async def _read_frame(channel: Channel, host: str) -> tuple[Frame | None, int]:
+    """The next frame and its length in bytes."""
     line = await channel.read_line(MAX_FRAME_BYTES)
     if not line.endswith(b"\n"):
         words = channel.stderr.text().strip().splitlines()
         said = f": {words[-1][:300]}" if words else ""
         raise ConnectionLost(f"the agent on {host} ended{said}")
     try:
-        return frame_from_wire(decode_line(line))
+        return frame_from_wire(decode_line(line)), len(line)
     except ProtocolError as error:
         raise AgentError(f"the agent on {host} broke the protocol: {error}") from None
 
