@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import difflib
 import os
 import sys
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, NoReturn
 
 from eagle_console import __version__, crash, documents
 from eagle_console.commands import disk, doctor, get, gpus, hosts, jobs, run, screen, stages, status, watch
@@ -30,10 +32,11 @@ A terminal operations console for training EAGLE-3 draft models on a GPU host ov
 def main(argv: Sequence[str] | None = None) -> int:
     """The entry point: the exit code of one call."""
     words = list(sys.argv[1:] if argv is None else argv)
-    parser = _parser()
-    arguments = parser.parse_args(_with_command_first(words))
-    out = Output(json=getattr(arguments, "json", False))
+    out = Output(json="--json" in words)
+    arguments = argparse.Namespace(command="eagle-console")
     try:
+        _parser().parse_args(_with_command_first(words), arguments)
+        out = Output(json=arguments.json)
         return _run(arguments, out)
     except KeyboardInterrupt:
         return ExitCode.INTERRUPTED
@@ -71,6 +74,8 @@ def _open_screen(call: Invocation) -> ExitCode:
     # Textual is imported here only: the other commands start without it.
     from eagle_console.tui import app
 
+    if not screen.has_terminal():
+        raise UsageError("the screen needs a terminal; a script asks for example: eagle-console status HOST --json")
     if call.arguments.host is None:
         call.arguments.host = screen.default_host(call.config)
     target = call.target
@@ -81,7 +86,7 @@ def _open_screen(call: Invocation) -> ExitCode:
 def _explain(error: Exception) -> tuple[ExitCode, str, str, str] | None:
     """Exit code, class, cause and remedy of an error that we know; None for a defect of ours."""
     if isinstance(error, (UsageError, ConfigError, AddressError)):
-        return (ExitCode.USAGE, "usage", str(error), "")
+        return (ExitCode.USAGE, "usage", str(error), getattr(error, "remedy", ""))
     if isinstance(error, Refused):
         return (ExitCode.REFUSED, "refused", str(error), "")
     if isinstance(error, RequestError):
@@ -97,25 +102,47 @@ def _explain(error: Exception) -> tuple[ExitCode, str, str, str] | None:
     return None
 
 
+class _Parser(argparse.ArgumentParser):
+    """Its errors go the way of all others, so that ``--json`` answers them too."""
+
+    def error(self, message: str) -> NoReturn:
+        raise WrongWords(message, f"{self.prog} --help says what may be written")
+
+
+class WrongWords(UsageError):
+    """Words that the parser does not take, with where to read what it takes."""
+
+    def __init__(self, message: str, remedy: str) -> None:
+        super().__init__(message)
+        self.remedy = remedy
+
+
 def _with_command_first(words: list[str]) -> list[str]:
     """The words with the command in front, so that the common options may stand before it too.
 
     ``eagle-console [HOST]`` and ``eagle-console demo`` become the hidden command ``screen``.
+
+    :raises UsageError: when several words are there and the first of them is no command.
     """
-    if any(word in ("-h", "--help", "--version") for word in words):
-        return words
-    common = argparse.ArgumentParser(add_help=False)
+    common = _Parser(prog="eagle-console", add_help=False)
     _add_common(common)
     _, rest = common.parse_known_args(words)
-    command = next((word for word in rest if not word.startswith("-")), None)
-    if command not in _COMMANDS:
+    names = [word for word in rest if not word.startswith("-")]
+    if not names and any(word in ("-h", "--help", "--version") for word in words):
+        return words
+    if not names or (len(names) == 1 and names[0] not in _COMMANDS):
         return ["screen", *words]
+    command = names[0]
+    if command not in _COMMANDS:
+        nearest = difflib.get_close_matches(command, _COMMANDS, n=1)
+        hint = f"did you mean {nearest[0]}?" if nearest else f"there are: {', '.join(_COMMANDS)}"
+        raise UsageError(f"there is no command {command!r}; {hint}")
     before = words.index(command)
     return [command, *words[:before], *words[before + 1 :]]
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="eagle-console", description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--version", action="version", version=f"eagle-console {__version__}")
@@ -124,32 +151,58 @@ def _parser() -> argparse.ArgumentParser:
         command = commands.add_parser(name, help=summary, description=summary)
         _add_common(command)
         describe(command)
-    opener = commands.add_parser("screen")
+    opener = commands.add_parser("screen", prog="eagle-console", description="opens the screen of HOST, or of demo")
     opener.add_argument("host", nargs="?", metavar="HOST")
     _add_common(opener)
     return parser
 
 
-def _add_common(parser: argparse.ArgumentParser) -> None:
+_COMMON = {"json": False, "readonly": False, "config": None, "timeout": DEFAULT_TIMEOUT, "yes": False}
+_AS_BEFORE = dict.fromkeys(_COMMON, argparse.SUPPRESS)
+"""For an action below a command: what is absent there leaves what stood before it."""
+
+
+def _add_common(parser: argparse.ArgumentParser, absent: Mapping[str, Any] = _COMMON) -> None:
     group = parser.add_argument_group("everywhere")
-    group.add_argument("--json", action="store_true", help="data as JSON on stdout; docs/json.md describes it")
-    group.add_argument("--readonly", action="store_true", help="refuse everything that changes the host")
-    group.add_argument("--config", metavar="FILE", help="profiles from FILE")
+
+    def flag(name: str, help: str) -> None:
+        group.add_argument(f"--{name}", action="store_true", default=absent[name], help=help)
+
+    flag("json", "data as JSON on stdout; docs/json.md describes it")
+    flag("readonly", "refuse everything that changes the host")
+    group.add_argument("--config", metavar="FILE", default=absent["config"], help="profiles from FILE")
     group.add_argument(
-        "--timeout", metavar="S", type=_seconds, default=DEFAULT_TIMEOUT, help="for connecting and for each answer"
+        "--timeout",
+        metavar="S",
+        type=_seconds,
+        default=absent["timeout"],
+        help=f"for connecting and for each answer ({DEFAULT_TIMEOUT:.0f})",
     )
-    group.add_argument("--yes", action="store_true", help="answer the confirmation")
+    flag("yes", "answer the confirmation")
 
 
 def _seconds(text: str) -> float:
-    value = float(text)
+    try:
+        value = float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds") from None
     if not 0 < value < 86400:
         raise argparse.ArgumentTypeError("must be between 0 and 86400 seconds")
     return value
 
 
+def _port(text: str) -> int:
+    value = _count(text)
+    if value > 65535:
+        raise argparse.ArgumentTypeError(f"there is no port {value}")
+    return value
+
+
 def _count(text: str) -> int:
-    value = int(text)
+    try:
+        value = int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is no whole number") from None
     if value < 0:
         raise argparse.ArgumentTypeError("must not be negative")
     return value
@@ -166,7 +219,7 @@ def _hosts(parser: argparse.ArgumentParser) -> None:
     trust = actions.add_parser("trust", help="accept the key of a host that was never seen")
     _host(trust, hosts.trust)
     trust.add_argument("--fingerprint", metavar="SHA256:…", help="trust it only if its fingerprint is this one")
-    _add_common(trust)
+    _add_common(trust, _AS_BEFORE)
 
 
 def _status(parser: argparse.ArgumentParser) -> None:
@@ -176,18 +229,20 @@ def _status(parser: argparse.ArgumentParser) -> None:
 
 def _disk(parser: argparse.ArgumentParser) -> None:
     _host(parser, disk.disk)
-    parser.add_argument("directories", nargs="*", metavar="DIR", help="only these artifact directories")
+    parser.add_argument("directories", nargs="*", default=[], metavar="DIR", help="only these artifact directories")
 
 
 def _run_arguments(parser: argparse.ArgumentParser) -> None:
     _host(parser, run.run)
-    parser.add_argument("stage", metavar="STAGE")
-    parser.add_argument("parameters", nargs="*", metavar="key=value")
+    parser.add_argument("stage", metavar="STAGE", help="eagle-console stages HOST lists them")
+    parser.add_argument("parameters", nargs="*", default=[], metavar="key=value")
     parser.add_argument(
         "--follow", action="store_true", help="until a service is ready or a task ends; Ctrl-C leaves it"
     )
     parser.add_argument("--dry-run", action="store_true", help="print the command line and the checks, start nothing")
-    parser.add_argument("--force", action="append", default=[], metavar="CHECK", help="launch although CHECK says no")
+    parser.add_argument(
+        "--force", action="append", default=[], metavar="CHECK", help="launch although CHECK says no; may be repeated"
+    )
 
 
 def _job(parser: argparse.ArgumentParser, command: Command) -> None:
@@ -198,8 +253,10 @@ def _job(parser: argparse.ArgumentParser, command: Command) -> None:
 def _logs(parser: argparse.ArgumentParser) -> None:
     _job(parser, jobs.logs)
     parser.add_argument("-f", "--follow", action="store_true", help="go on until the job ends")
-    parser.add_argument("--tail", type=_count, default=jobs.DEFAULT_TAIL, metavar="N", help="the last N lines")
-    parser.add_argument("--grep", metavar="P", help="only lines that match the regular expression P")
+    parser.add_argument(
+        "--tail", type=_count, default=jobs.DEFAULT_TAIL, metavar="N", help=f"the last N lines ({jobs.DEFAULT_TAIL})"
+    )
+    parser.add_argument("--grep", metavar="P", help="of these lines, those that match the regular expression P")
 
 
 def _get(parser: argparse.ArgumentParser) -> None:

@@ -27,10 +27,12 @@ async def show(call: Invocation) -> ExitCode:
         call.out.document({"config": source, "hosts": [documents.profile(profile) for profile in profiles]})
         return ExitCode.DONE
     if not profiles:
-        call.out.say(f"There is no profile yet. Write one to {call.config.source or default_path()}, for example:\n")
+        call.out.say(f"There is no profile yet. Write one to {call.config.source or default_path()}, for example:")
+        call.out.say("")
         for line in PROFILE_EXAMPLE.splitlines():
             call.out.say(f"    {line}")
-        call.out.say("\nA host without a profile works too: eagle-console user@host")
+        call.out.say("")
+        call.out.say("A host without a profile works too: eagle-console user@host")
         return ExitCode.DONE
     rows = [
         (profile.name, profile.address, profile.workspace or UNKNOWN, profile.verifier or UNKNOWN)

@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+import sys
+
 from eagle_console.commands.invocation import UsageError
 from eagle_console.config import Config, state_dir
+
+
+def has_terminal() -> bool:
+    """Whether there is one to paint on: Textual reads the keys from stdin and writes to stderr."""
+    return sys.stdin.isatty() and sys.stderr.isatty()
 
 
 def default_host(config: Config) -> str:

@@ -423,6 +423,7 @@ def test_the_command_leaves_a_report_and_exits_70(
         monkeypatch.setenv(variable, str(tmp_path))
     monkeypatch.setattr("eagle_console.tui.app.Supervisor", Broken)
     monkeypatch.setattr(ConsoleApp, "run", partialmethod(ConsoleApp.run, headless=True))
+    monkeypatch.setattr("eagle_console.commands.screen.has_terminal", lambda: True)
     assert cli.main(["someone@gpu-box"]) == ExitCode.CRASH
     (report,) = (tmp_path / "eagle-console" / "crash").iterdir()
     text = report.read_text(encoding="utf-8")
