@@ -24,6 +24,7 @@ from eagle_console.link.errors import (
     LinkTimeout,
     NoPython,
     NotConnected,
+    PromptCancelled,
 )
 from eagle_console.link.prompts import Nobody, PatientPrompter, Prompter
 from eagle_console.link.session import AgentSession
@@ -34,7 +35,7 @@ from eagle_console.state import STALE_SECONDS, LinkState, LinkStatus
 SECOND_SECONDS = 10.0
 """Silence after which a second connection is tried."""
 
-PROBE_SECONDS = 2.0
+PROBE_SECONDS = 1.0
 """For the answer to a ping after this computer slept or changed its network."""
 
 RETRY_SECONDS = 2.0
@@ -152,7 +153,8 @@ class Keeper:
         try:
             while True:
                 await self._until_silent()
-                await self._replace(endpoint)
+                with self._prompter.silence():
+                    await self._replace(endpoint)
         finally:
             self._remove()
 
@@ -246,7 +248,8 @@ class Keeper:
         again = None if isinstance(error, HOPELESS) else RETRY_SECONDS
         await asyncio.wait({heard, lost}, timeout=again, return_when=asyncio.FIRST_COMPLETED)
         if lost.done():
-            raise error
+            unasked = isinstance(error, PromptCancelled) and not error.asked
+            raise lost.result() if unasked else error  # the next try may ask
         if heard.done():
             self._tell(LinkState.LIVE)
 

@@ -79,6 +79,10 @@ class SshServer:
         """Stops the server's side of every connection: the console gets no answer and no end."""
         self._signal_connections(signal.SIGSTOP)
 
+    def thaw_connections(self) -> None:
+        """Ends what ``freeze_connections`` began."""
+        self._signal_connections(signal.SIGCONT)
+
     def _signal_connections(self, number: signal.Signals) -> None:
         for process in descendants([self.process.pid]):
             if process.comm.startswith("sshd"):

@@ -69,10 +69,12 @@ class TunLink:
         self._carrier.stdin.write(json.dumps(asdict(weather)) + "\n")
         self._carrier.stdin.flush()
 
-    def move(self, host_address: str) -> None:
+    def move(self) -> None:
         """Gives this machine another address on the link: what is bound to the old one is cut off without a word."""
-        _ip("addr", "add", f"{host_address}/29", "dev", f"h{self.name}")
+        net, _, last = self.peer_address.rpartition(".")
+        host_address = f"{net}.{int(last) + 1}"
         _ip("addr", "del", f"{self.host_address}/29", "dev", f"h{self.name}")
+        _ip("addr", "add", f"{host_address}/29", "dev", f"h{self.name}")
         self.host_address = host_address
 
 
