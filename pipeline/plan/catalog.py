@@ -41,6 +41,7 @@ SERVE = Stage(
         ),
         Parameter("dtype", "str", "weights and activations: auto, bfloat16, float16, float32"),
         Parameter("enforce_eager", "bool", "no torch.compile and no CUDA graphs: starts faster, serves slower"),
+        Parameter("trust_remote_code", "bool", "run the Python code that the model's folder brings"),
         Parameter("served_model_name", "str", "name of the model in requests; the folder's path if empty"),
         Parameter("extra", "str", "more options for vllm serve, as on a command line"),
     ),

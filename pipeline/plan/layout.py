@@ -42,6 +42,11 @@ class Run:
         return self.data / "prompts.jsonl"
 
     @property
+    def held_out(self) -> Path:
+        """Prompts that no stage trains on, in the same form: for the measurement."""
+        return self.data / "held_out.jsonl"
+
+    @property
     def responses(self) -> Path:
         """One assistant turn a line, as speculators' regenerate-responses writes it."""
         return self.data / "responses.jsonl"

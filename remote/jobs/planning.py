@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from typing import Any, Optional
 
 from pipeline.plan import catalog, commands, environment
-from pipeline.plan.catalog import Stage
-from pipeline.plan.stage import Stage, resolve
 from pipeline.plan.environment import Environment
+from pipeline.plan.stage import Stage, resolve
 from remote.jobs import facts, preflight
 from remote.policy import Policy
 from remote.protocol.errors import BAD_ARGUMENT, NOT_FOUND, RequestError

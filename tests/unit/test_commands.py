@@ -118,7 +118,9 @@ def test_a_cpu_build_gets_the_metadata_of_vllm(tmp_path: Path) -> None:
     variables = vllm_server.server_environment(command, CPU, str(tmp_path), {"PYTHONPATH": "/bundle/lib"})
     folder = Path(variables["PYTHONPATH"])
     assert folder == tmp_path / cpu.STUB_FOLDER
-    assert [entry.name for entry in folder.iterdir()] == ["vllm-0.32.0+cpu.dist-info"]
+    assert sorted(entry.name for entry in folder.iterdir()) == [
+        f"{commands.CPU_CONNECTOR_MODULE}.py", "vllm-0.32.0+cpu.dist-info",
+    ]  # fmt: skip
     assert "eagle-" not in cpu.STUB_FOLDER, "vLLM would take a path with that for an EAGLE-1 draft"
     from importlib.metadata import distributions
 
