@@ -12,13 +12,11 @@ from eagle_console.state import HostState, LinkState, LinkStatus, with_link
 
 
 class LinkPrompter:
-    """A prompter whose open question is the state of the link: ``LinkState.ASKING`` with the prompt.
+    """A prompter whose open question is the state of the link: ``LinkState.ASKING`` with the prompt."""
 
-    :ivar available: whether a person may be asked; a connection that nobody waits for turns it off.
-    """
+    available = True
 
     def __init__(self, publisher: Publisher[HostState]) -> None:
-        self.available = True
         self._publisher = publisher
         self._open: tuple[Prompt, asyncio.Future[str | None]] | None = None
 

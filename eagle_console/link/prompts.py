@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from typing import Protocol
 
 from eagle_console.link.errors import PromptCancelled
@@ -54,10 +54,20 @@ class PatientPrompter:
         self._prompter = prompter
         self._clocks: list[asyncio.Timeout] = []
         self._asking = asyncio.Lock()
+        self._silenced = False
 
     @property
     def available(self) -> bool:
-        return self._prompter.available
+        return self._prompter.available and not self._silenced
+
+    @contextmanager
+    def silence(self) -> Iterator[None]:
+        """Nobody is asked inside: a connection that is only a precaution must not trouble anybody."""
+        self._silenced = True
+        try:
+            yield
+        finally:
+            self._silenced = False
 
     @asynccontextmanager
     async def timeout(self, seconds: float | None) -> AsyncIterator[None]:

@@ -7,15 +7,20 @@ hostile one cannot imitate a question of the console or of another host.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from eagle_console.text import clean, clean_lines
 
-WORDS = 300
-"""Characters of a server's question that are shown."""
+WORDS = 200
+"""Characters of a question that are shown."""
 
-NOTE_LINES = 12
-"""Lines of a server's instructions that are shown."""
+LINE_WORDS = 340
+"""Characters of one line of a server's instructions: a long address to open must be whole."""
+
+ROWS = 10
+ROW_CHARACTERS = 68
+"""So much of a server's instructions fits above the question on the smallest screen."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,7 +107,8 @@ class PasswordPrompt(Prompt):
 class ServerPrompt(Prompt):
     """A question in the host's own words (keyboard-interactive): a password, a one-time code, anything.
 
-    :ivar instructions: what the host says above it, cleaned.
+    :ivar text: the last line that the host wrote, cleaned.
+    :ivar instructions: the lines above it, cleaned and cut to what a screen holds.
     """
 
     text: str
@@ -110,9 +116,9 @@ class ServerPrompt(Prompt):
     instructions: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "text", clean(self.text, WORDS).strip())
-        lines = [line.rstrip() for text in self.instructions for line in clean_lines(text, WORDS)]
-        object.__setattr__(self, "instructions", tuple(line for line in lines if line)[:NOTE_LINES])
+        above, question = _question_last((*self.instructions, self.text))
+        object.__setattr__(self, "instructions", above)
+        object.__setattr__(self, "text", question)
 
     @property
     def title(self) -> str:
@@ -133,12 +139,19 @@ class ServerPrompt(Prompt):
 
 @dataclass(frozen=True, eq=False)
 class SshPrompt(Prompt):
-    """A question of the system's ``ssh``: its own, or a host's that it passes on. The answer is never shown."""
+    """A question of the system's ``ssh``: its own, or a host's that it passes on. The answer is never shown.
+
+    :ivar text: the last line of it, cleaned.
+    :ivar above: the lines above it, as in ``ServerPrompt``.
+    """
 
     text: str
+    above: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "text", clean(self.text, WORDS).strip())
+        above, question = _question_last((self.text,))
+        object.__setattr__(self, "above", above)
+        object.__setattr__(self, "text", question)
 
     @property
     def title(self) -> str:
@@ -146,7 +159,8 @@ class SshPrompt(Prompt):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        return (f"ssh asks on the way to {clean(self.host, WORDS)}; what follows (user@host) are that host's words:",)
+        whose = f"ssh asks on the way to {clean(self.host, WORDS)}; what follows (user@host) are that host's words:"
+        return (whose, *(f"  {line}" for line in self.above))
 
     @property
     def label(self) -> str:
@@ -156,3 +170,16 @@ class SshPrompt(Prompt):
     def without_terminal(self) -> str:
         key = re.fullmatch(r"Enter passphrase for (?:key )?'?(.+?)'?:", self.text)
         return f"ssh-add {key[1]}" if key else super().without_terminal
+
+
+def _question_last(texts: Iterable[str]) -> tuple[tuple[str, ...], str]:
+    """The lines of a host's texts that fit on a screen, and the last one, which is the question."""
+    lines = [line.strip() for text in texts for line in clean_lines(text, LINE_WORDS)]
+    *above, question = [line for line in lines if line] or [""]
+    shown, rows = [], 0
+    for line in above:
+        rows += -(-len(line) // ROW_CHARACTERS)
+        if rows > ROWS:
+            break
+        shown.append(line)
+    return tuple(shown), clean(question, WORDS)

@@ -11,12 +11,13 @@ from collections.abc import Callable
 
 from eagle_console.client import HostClient
 from eagle_console.link import hostkeys
+from eagle_console.link.asking import LinkPrompter
 from eagle_console.link.connect import Target
 from eagle_console.link.errors import LinkError, UnknownHostKey
 from eagle_console.link.keeper import Keeper
 from eagle_console.link.moving import MovingSession
-from eagle_console.link.prompts import Prompter
 from eagle_console.link.publisher import Publisher
+from eagle_console.link.questions import Prompt
 from eagle_console.link.surroundings import Surroundings
 from eagle_console.link.transport import Transport
 from eagle_console.state import (
@@ -47,18 +48,17 @@ class Supervisor:
 
     :param target: from ``connect.resolve``.
     :param publish: gets each new ``HostState``.
-    :param prompter: as for ``connect.reach``.
     """
 
     def __init__(
         self,
         target: Target,
         publish: Callable[[HostState], None],
-        prompter: Prompter | None = None,
         surroundings: Surroundings | None = None,
     ) -> None:
         self._publisher = Publisher(HostState(target.name), publish)
-        self._keeper = Keeper(target, self._told, topics=TOPICS, prompter=prompter, surroundings=surroundings)
+        self._prompter = LinkPrompter(self._publisher)
+        self._keeper = Keeper(target, self._told, topics=TOPICS, prompter=self._prompter, surroundings=surroundings)
         self._session = MovingSession(self._keeper)
         self._person = asyncio.Event()
 
@@ -96,6 +96,13 @@ class Supervisor:
         """
         hostkeys.trust(question)
         self.reconnect_now()
+
+    def answer_prompt(self, prompt: Prompt, answer: str | None) -> None:
+        """Answers the question of ``LinkState.ASKING``; None cancels it, and the link rests until ``reconnect_now``.
+
+        An answer to a question that is not open any more is dropped.
+        """
+        self._prompter.answer(prompt, answer)
 
     async def run(self) -> None:
         """Connects and stays connected until it is cancelled."""

@@ -35,6 +35,7 @@ from eagle_console.tui.screens.gpus import GpusScreen
 from eagle_console.tui.screens.help import HelpScreen
 from eagle_console.tui.screens.load import LoadScreen
 from eagle_console.tui.screens.logs import LogsScreen
+from eagle_console.tui.screens.prompt_dialog import PromptDialog
 from eagle_console.tui.screens.stage_form import StageForm
 from eagle_console.tui.screens.stages import StagesScreen
 from eagle_console.tui.view import View
@@ -92,6 +93,7 @@ class ConsoleApp(App[None]):
         self._dirty = False
         self._ticks = 0
         self._key_dialog: HostKeyDialog | None = None
+        self._prompt_dialog: PromptDialog | None = None
 
     @property
     def client(self) -> HostClient | None:
@@ -127,6 +129,7 @@ class ConsoleApp(App[None]):
         if link_changed:
             self.paint()
             self._ask_about_host_key()
+            self._ask_for_the_link()
 
     def _ask_about_host_key(self) -> None:
         question = self.state.link.question
@@ -146,6 +149,18 @@ class ConsoleApp(App[None]):
                 self._link.trust_host_key(question)
             except LinkError as error:
                 self.say(explain(error), "error")
+
+    def _ask_for_the_link(self) -> None:
+        """Shows the question that the link has open, and takes back one that it has not open any more."""
+        prompt = self.state.link.prompt
+        dialog = self._prompt_dialog
+        if dialog is not None and dialog.prompt is not prompt:
+            self._prompt_dialog = None
+            if dialog.is_current:
+                dialog.dismiss(None)
+        if prompt is not None and self._prompt_dialog is None:
+            self._prompt_dialog = PromptDialog(prompt)
+            self.push_screen(self._prompt_dialog, lambda answer: self._link.answer_prompt(prompt, answer))
 
     # Painting
 

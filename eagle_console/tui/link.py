@@ -7,6 +7,7 @@ from typing import Protocol
 
 from eagle_console.client import HostClient
 from eagle_console.link.errors import LinkError
+from eagle_console.link.questions import Prompt
 from eagle_console.state import HostKeyQuestion, HostState
 from eagle_console.text import clean
 from remote.protocol.errors import ProtocolError, RequestError
@@ -38,6 +39,9 @@ class HostLink(Protocol):
 
         :raises LinkError: when it cannot be remembered.
         """
+
+    def answer_prompt(self, prompt: Prompt, answer: str | None) -> None:
+        """Answers the open question of ``LinkState.ASKING``; None cancels it."""
 
 
 Connect = Callable[[Publish], HostLink]

@@ -37,6 +37,7 @@ class Script:
     passwords: list[str] = field(default_factory=list)
     answers: list[Sequence[str]] = field(default_factory=list)
     logins: int = 0
+    connections: set[asyncssh.SSHServerConnection] = field(default_factory=set)
 
 
 @dataclass(frozen=True)
@@ -49,11 +50,18 @@ class AskingServer:
     def address(self) -> str:
         return f"{USER}@127.0.0.1:{self.port}"
 
+    def drop_connections(self) -> None:
+        for connection in list(self.script.connections):
+            connection.abort()
+
 
 class _Server(asyncssh.SSHServer):
     def __init__(self, script: Script, home: Path, tasks: set[asyncio.Task[None]]) -> None:
         self._script, self._home, self._tasks = script, home, tasks
         self._round = 0
+
+    def connection_made(self, conn: asyncssh.SSHServerConnection) -> None:
+        self._script.connections.add(conn)
 
     def begin_auth(self, username: str) -> bool:
         return True
@@ -100,7 +108,7 @@ async def asking_server(home: Path, script: Script) -> AsyncIterator[AskingServe
 
     :param home: the home directory of its sessions.
     """
-    home.mkdir(exist_ok=True)
+    await asyncio.to_thread(home.mkdir, exist_ok=True)
     key = asyncssh.generate_private_key("ssh-ed25519")
     tasks: set[asyncio.Task[None]] = set()
     listener = await asyncssh.listen(

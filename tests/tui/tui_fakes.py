@@ -10,6 +10,7 @@ from typing import Any
 from eagle_console.client import HostClient
 from eagle_console.config import HostProfile
 from eagle_console.link.errors import NotConnected
+from eagle_console.link.questions import Prompt
 from eagle_console.state import HostKeyQuestion, HostState, LinkState, LinkStatus, Timed
 from eagle_console.tui.app import ConsoleApp
 from pipeline.plan.catalog import stage_named
@@ -91,6 +92,7 @@ class FakeLink:
         self.connected = True
         self.reconnects = 0
         self.trusted: list[HostKeyQuestion] = []
+        self.answered: list[tuple[Prompt, str | None]] = []
 
     @property
     def client(self) -> HostClient:
@@ -106,6 +108,9 @@ class FakeLink:
 
     def trust_host_key(self, question: HostKeyQuestion) -> None:
         self.trusted.append(question)
+
+    def answer_prompt(self, prompt: Prompt, answer: str | None) -> None:
+        self.answered.append((prompt, answer))
 
 
 class TestConsole(ConsoleApp):

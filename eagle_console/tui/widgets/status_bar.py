@@ -53,6 +53,8 @@ def link_mark(view: View) -> Content:
     if link.state is LinkState.CONNECTING:
         attempt = f" (try {link.attempt})" if link.attempt > 1 else ""
         return Content.styled(f"CONNECTING{attempt}", "bold $text-warning")
+    if link.state is LinkState.ASKING:
+        return Content.styled("ASKS YOU", "bold $text-warning")
     words = {LinkState.UNKNOWN_HOST_KEY: "UNKNOWN HOST KEY", LinkState.FAILED: "NO CONNECTION"}
     style = "bold $text-error" if link.state in words else "$foreground-muted"
     return Content.styled(words.get(link.state, link.state.value.upper()), style)
