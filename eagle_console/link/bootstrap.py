@@ -26,15 +26,17 @@ EXEC_LINE = (
     f"for p in {' '.join(PYTHONS)}; do "
     'q=$("$p" -ISc "import sys;sys.version_info<(3,9) or print(sys.executable)" 2>/dev/null </dev/null) && '
     f'[ -x "$q" ] && echo && echo {READY} && exec "$q" -Ic '
-    '"import os;os.set_blocking(0,1);r=lambda n:bytes().join(os.read(0,1) for i in range(n));exec(r(int(r(6))))"; '
+    '"import os,signal;signal.alarm(30);os.set_blocking(0,1);'
+    'r=lambda n:bytes().join(os.read(0,1) for i in range(n));exec(r(int(r(6))))"; '
     f"done; echo; echo {NO_PYTHON}; exit 127'"
 )
 """What runs on the host. It has no backslash, no exclamation mark, no inner single quote and no newline: sh, bash,
 dash, zsh, fish and csh all read such a single-quoted word alike. Nothing is sent before the line has said that it is
 ready: a shell or program that rc files or a forced command started in its place would take our text for commands. The
 inner line reads six digits, then that many bytes of Python text, a byte at a time so that nothing that belongs to the
-agent is read ahead. The interpreter tells its own path first: a version manager's ``python3`` is a slow script, which
-is then run only once, and one that is broken tells none."""
+agent is read ahead; it waits for 30 s, as the agent does, should the console go away without a word. The interpreter
+tells its own path first: a version manager's ``python3`` is a slow script, which is then run only once, and one that is
+broken tells none."""
 
 NOISE_BYTES = 1024 * 1024
 """Of what a login shell's rc files may print before the line runs."""

@@ -26,8 +26,8 @@ from typing import Optional
 
 LENGTH_DIGITS = 10
 MANIFEST = "manifest.json"
-BOOTSTRAP_SECONDS = 600
-"""After this a console that went away without a word is not waited for any more; long enough for a slow line."""
+SILENCE_SECONDS = 30
+"""A console that sends nothing for this long went away without a word: the lease of the agent that is to be."""
 
 KEEP_NEWEST = 3
 KEEP_SECONDS = 30 * 86400
@@ -42,7 +42,9 @@ def read_exactly(count: int) -> bytes:
     """``count`` bytes of stdin, and not one more."""
     parts = []
     while count:
+        signal.alarm(SILENCE_SECONDS)
         data = os.read(0, min(count, 1 << 20))
+        signal.alarm(0)
         if not data:
             sys.exit("the console went away during the bootstrap")
         parts.append(data)
@@ -214,7 +216,6 @@ def command_lines() -> list[bytes]:
 
 
 def main() -> None:
-    signal.alarm(BOOTSTRAP_SECONDS)
     os.set_blocking(1, True)  # what an rc file started may have left it otherwise
     order = json.loads(read_message())
     uid = os.getuid()
@@ -237,7 +238,6 @@ def main() -> None:
         os.utime(directory)
     except OSError:
         pass  # a file system that became read-only still runs the agent
-    signal.alarm(0)
     os.umask(umask)  # what stages write is the user's own business
     # File names are bytes, and the console means UTF-8 whatever the locale of this login says.
     os.execv(sys.executable, [sys.executable, "-I", "-X", "utf8", os.path.join(directory, "run_agent.py")])
