@@ -21,6 +21,9 @@ STARTING, TRAINING, VALIDATION, CHECKPOINT, DONE, INTERRUPTED = (
     "starting", "training", "validation", "checkpoint", "done", "interrupted",
 )  # fmt: skip
 
+RECENT_STEPS, RECENT_SECONDS = 8, 10.0
+"""A rate is of the last steps, at least so many intervals and so many seconds of them."""
+
 KEPT = 60
 """Steps of which loss, accuracy and arrival are kept."""
 
@@ -251,7 +254,7 @@ def _arrived(state: TrainingState, step: int, at: Optional[float]) -> TrainingSt
 
 
 def _rate(state: TrainingState) -> Optional[float]:
-    """Steps a second of the last steps, without pauses.
+    """Steps a second now, without pauses.
 
     It is the sum of steps over the sum of their seconds, of those intervals that are no outliers: a median of single
     intervals would be as coarse as the polling of the log.
@@ -266,8 +269,13 @@ def _rate(state: TrainingState) -> Optional[float]:
     chosen = warm if len(warm) >= 3 else intervals
     if not chosen:
         return None
-    usual = statistics.median(seconds / steps for steps, seconds, _ in chosen)
-    kept = [(steps, seconds) for steps, seconds, _ in chosen if seconds <= OUTLIER * usual * steps]
+    recent: list[tuple[int, float]] = []
+    for steps, seconds, _ in reversed(chosen):
+        recent.append((steps, seconds))
+        if len(recent) >= RECENT_STEPS and sum(seconds for _, seconds in recent) >= RECENT_SECONDS:
+            break
+    usual = statistics.median(seconds / steps for steps, seconds in recent)
+    kept = [(steps, seconds) for steps, seconds in recent if seconds <= OUTLIER * usual * steps]
     return sum(steps for steps, _ in kept) / sum(seconds for _, seconds in kept)
 
 
