@@ -120,6 +120,14 @@ def clock(wall: float | None, seconds: bool = False) -> str:
     return datetime.datetime.fromtimestamp(wall).strftime("%H:%M:%S" if seconds else "%H:%M")
 
 
+def moment(wall: float | None, now: float) -> str:
+    """Wall seconds as a person needs them: ``14:03`` on the local day of ``now``, else the day: ``Nov 28``."""
+    if wall is None:
+        return UNKNOWN
+    then, today = datetime.datetime.fromtimestamp(wall), datetime.datetime.fromtimestamp(now)
+    return clock(wall) if then.date() == today.date() else then.strftime("%b %d")
+
+
 def plural(number: int, noun: str, many: str = "") -> str:
     """``1 job``, ``2 jobs``; ``many`` is the plural where it is not the noun with an s."""
     return f"{number:,} {noun if number == 1 else many or noun + 's'}"

@@ -13,9 +13,10 @@ from eagle_console.client import HostClient
 from eagle_console.commands.invocation import Invocation
 from eagle_console.config import default_path, state_dir
 from eagle_console.exit_codes import ExitCode
-from eagle_console.format import gb
+from eagle_console.format import UNKNOWN, gb, plural
 from eagle_console.link.errors import LinkError
-from remote.protocol.gpu import DRIVER_OK
+from remote.protocol.disk import DiskSnapshot
+from remote.protocol.gpu import DRIVER_OK, GpuSnapshot
 from remote.protocol.stages import VERDICT_BLOCKED, VERDICT_OK, VERDICT_WARNING, Check
 
 CLOCK_SKEW_SECONDS = 5.0
@@ -80,14 +81,14 @@ async def _host(call: Invocation, client: HostClient) -> list[Check]:
     if hello.readonly:
         checks.append(Check("readonly", VERDICT_WARNING, f"read-only: {hello.readonly_reason}"))
     checks.append(
-        Check("gpus", VERDICT_OK, f"{len(gpus.gpus)} GPUs, driver {gpus.driver_version}" + _simulated(gpus.simulated))
+        Check("gpus", VERDICT_OK, _gpus(gpus))
         if gpus.driver == DRIVER_OK
         else Check("gpus", VERDICT_WARNING, gpus.message or gpus.driver)
     )
     checks.append(
         Check("workspace", VERDICT_BLOCKED, disk.problem, "set workspace in the profile to an existing directory")
         if disk.problem
-        else Check("workspace", VERDICT_OK, f"{disk.workspace}, {len(disk.entries)} artifact directories")
+        else Check("workspace", VERDICT_OK, _workspace(disk))
     )
     if disk.filesystem is not None:
         low = disk.filesystem.free < _SMALL_DISK
@@ -95,7 +96,7 @@ async def _host(call: Invocation, client: HostClient) -> list[Check]:
             Check("disk", VERDICT_WARNING if low else VERDICT_OK, f"{gb(disk.filesystem.free)} free", "free some space")
         )
     checks.append(
-        Check("jobs", VERDICT_WARNING if jobs.problem else VERDICT_OK, jobs.problem or f"{len(jobs.jobs)} jobs")
+        Check("jobs", VERDICT_WARNING if jobs.problem else VERDICT_OK, jobs.problem or plural(len(jobs.jobs), "job"))
     )
     for stage in stages.stages:
         problems = [check for check in stage.checks if check.verdict != VERDICT_OK]
@@ -103,6 +104,16 @@ async def _host(call: Invocation, client: HostClient) -> list[Check]:
         if not problems:
             checks.append(Check(f"stage {stage.name}", VERDICT_OK, "can be launched" + _simulated(stage.simulated)))
     return checks
+
+
+def _gpus(snapshot: GpuSnapshot) -> str:
+    driver = snapshot.driver_version or UNKNOWN
+    return f"{plural(len(snapshot.gpus), 'GPU')}, driver {driver}{_simulated(snapshot.simulated)}"
+
+
+def _workspace(snapshot: DiskSnapshot) -> str:
+    directories = sum(entry.name != "." for entry in snapshot.entries)  # the dot is what lies beside them
+    return f"{snapshot.workspace}, {plural(directories, 'artifact directory', 'artifact directories')}"
 
 
 def _simulated(simulated: bool) -> str:

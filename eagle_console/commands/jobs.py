@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import time
 from collections.abc import AsyncIterator
 
 from eagle_console import documents
@@ -12,11 +13,11 @@ from eagle_console.client import HostClient
 from eagle_console.commands import watch
 from eagle_console.commands.invocation import Invocation, UsageError
 from eagle_console.exit_codes import ExitCode
-from eagle_console.format import UNKNOWN, clock, done_of, duration, duration_in_words, percent
+from eagle_console.format import UNKNOWN, done_of, duration, duration_in_words, moment, percent
 from eagle_console.output import Output
 from pipeline.plan.catalog import STAGES
 from remote.protocol.errors import CONFLICT, RequestError
-from remote.protocol.jobs import ENDED_STATES, LIVE_STATES, Job, LogChunk
+from remote.protocol.jobs import ENDED_STATES, LIVE_STATES, Job, JobList, LogChunk
 
 _POLL_SECONDS = 0.3
 DEFAULT_TAIL = 200
@@ -27,18 +28,24 @@ async def jobs(call: Invocation) -> ExitCode:
         listed = await client.jobs()
     if call.out.json:
         call.out.document({"jobs": [documents.job(job) for job in listed.jobs], "problem": listed.problem})
-    elif listed.problem:
-        call.out.line(f"Jobs: {listed.problem}")
     else:
-        show(listed.jobs, call.out)
+        show(listed, call.target.profile.name, call.out)
     return ExitCode.FAILED if listed.problem else ExitCode.DONE
 
 
-def show(listed: tuple[Job, ...], out: Output) -> None:
-    if not listed:
-        out.line("no jobs yet; eagle-console stages HOST lists what can be run")
+def show(listed: JobList, host: str, out: Output) -> None:
+    """The jobs of a host in a table; what is wrong with them, or what to do while there are none."""
+    if listed.problem:
+        out.line(f"Jobs: {listed.problem}")
+    if not listed.jobs:
+        if not listed.problem:
+            out.line(f"no jobs yet; eagle-console stages {host} lists what can be run")
         return
-    rows = [(job.id, state_word(job), clock(job.created), duration(job.seconds), progress_words(job)) for job in listed]
+    now = time.time()
+    rows = [
+        (job.id, state_word(job), moment(job.created, now), duration(job.seconds), progress_words(job))
+        for job in listed.jobs
+    ]
     out.table(("JOB", "STATE", "AT", "TIME", "PROGRESS"), rows, right=(3,))
 
 

@@ -94,8 +94,9 @@ def _show(call: Invocation, client: HostClient, picture: Picture) -> None:
     if host.memory_total is not None and host.memory_available is not None:
         used = host.memory_total - host.memory_available
     out.line(
-        f"{call.target.profile.name}  {client.hello.user}@{client.hello.host}  {clock(client.hello.wall)}{readonly}\n"
+        f"{call.target.profile.name}  {client.hello.user}@{client.hello.host}  {clock(client.hello.wall)}{readonly}"
     )
+    out.line()
     out.line(
         f"{host.cpus} CPUs {percent(host.cpu_percent)}  load {load}  memory {gib(used)} of {gib(host.memory_total)}"
     )
@@ -117,7 +118,7 @@ def _show(call: Invocation, client: HostClient, picture: Picture) -> None:
     if training is not None and training.training is not None:
         out.line(f"Training  {training.id}  {training_words(training.training)}")
         out.line()
-    jobs_command.show(jobs.jobs, out)
+    jobs_command.show(jobs, call.target.profile.name, out)
     out.line()
     if adopted.records:
         watch_command.show(adopted.records, out)

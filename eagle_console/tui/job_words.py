@@ -48,6 +48,15 @@ def exit_text(job: Job) -> str:
     return fmt.UNKNOWN if job.code is None else f"exit {job.code}"
 
 
+def progress_text(job: Job) -> str:
+    """How far a job is, or how far one came that ended early; nothing of one that is done."""
+    if job.state == jobs.DONE:
+        return ""
+    progress = job.progress
+    done = f"{fmt.percent(progress.percent)} " if progress.percent is not None and not progress.ready else ""
+    return f"{done}{clean(progress.phase, 40)}"
+
+
 def address(job: Job) -> str:
     """The server's address without the path of its health check."""
     return clean(job.health_url or "", 100).removesuffix("/health")

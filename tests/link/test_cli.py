@@ -239,3 +239,14 @@ def test_a_closed_pipe_is_no_error(console: Console) -> None:
     assert process.wait(timeout=20) == 0
     assert "Traceback" not in process.stderr.read()
     process.stderr.close()
+
+
+def test_what_is_missing_is_said_where_it_would_be(console: Console) -> None:
+    assert "no jobs yet; eagle-console stages box lists what can be run" in console("jobs", "box")[1]
+    code, out, _ = console("doctor", "box")
+    assert code == 0 and "1 artifact directory\n" in out and " 0 jobs\n" in out and "None" not in out
+    with (console.home / ".config" / "eagle-console" / "config.toml").open("a") as config:
+        config.write('[hosts.bare]\naddress = "local"\n')
+    code, out, _ = console("status", "bare")
+    assert "Jobs: the profile names no workspace" in out and "no jobs yet" not in out
+    assert all(line == line.rstrip() for line in out.splitlines())

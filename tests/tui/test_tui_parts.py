@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tui_fakes import NOW, PROFILE, WALL, done_check, gpus, host_sample, job, ready_job, stage_list, state
+from tui_fakes import NOW, PROFILE, WALL, disk, done_check, gpus, host_sample, job, ready_job, stage_list, state
 
-from eagle_console.state import LinkState, LinkStatus
+from eagle_console.state import LinkState, LinkStatus, Timed
 from eagle_console.tui import job_words
 from eagle_console.tui.actions import SCREENS
 from eagle_console.tui.holders import holders, ranges
@@ -17,6 +17,7 @@ from eagle_console.tui.log_buffer import LogBuffer, severity
 from eagle_console.tui.stage_form_model import check_value, hint, obstacle
 from eagle_console.tui.stage_form_model import given as given_values
 from eagle_console.tui.view import View
+from eagle_console.tui.widgets.disk_panel import DiskPanel
 from eagle_console.tui.widgets.filter_input import matches
 from eagle_console.tui.widgets.gpu_panel import gpu_summary, host_line
 from eagle_console.tui.widgets.gpu_row import Columns, gpu_row, header
@@ -188,6 +189,20 @@ def test_exit_words() -> None:
     assert job_words.exit_text(job(signal=9)) == "signal 9"
     assert job_words.exit_text(job()) == "–"
     assert job_words.state_word(job(state="elsewhere")) == "on gpu-box"
+
+
+def test_progress_of_a_job_that_runs_or_ended() -> None:
+    assert job_words.progress_text(job()) == "61% weights"
+    assert job_words.progress_text(replace(job(), state="failed")) == "61% weights"
+    assert job_words.progress_text(done_check()) == ""
+
+
+def test_loose_files_are_no_directory() -> None:
+    snapshot = disk()
+    (first, *_) = snapshot.entries
+    lines = DiskPanel().body(view(disk=Timed(replace(snapshot, entries=(first, replace(first, name="."))), NOW)), 60, 8)
+    assert lines[2].plain.startswith("(loose files)")
+    assert " in 1 directory, scanned " in lines[-1].plain
 
 
 @pytest.mark.parametrize(

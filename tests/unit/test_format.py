@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import datetime
+
 import pytest
 
 from eagle_console import format as fmt
@@ -90,3 +92,10 @@ def test_counted_progress(done: float | None, total: float | None, unit: str, te
 def test_plural() -> None:
     assert fmt.plural(1, "job") == "1 job"
     assert fmt.plural(2, "job") == "2 jobs"
+
+
+def test_a_moment_of_another_day_is_a_day() -> None:
+    now = datetime.datetime(2026, 11, 30, 21, 45).timestamp()
+    assert fmt.moment(now - 3600, now) == "20:45"
+    assert fmt.moment(datetime.datetime(2026, 11, 28, 21, 30).timestamp(), now) == "Nov 28"
+    assert fmt.moment(None, now) == "–"

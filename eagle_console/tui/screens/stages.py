@@ -188,14 +188,12 @@ def _stage_row(stage: StageInfo) -> Row:
 
 
 def _job_row(view: View, job: Job) -> Row:
-    progress = job.progress
-    done = f"{fmt.percent(progress.percent)} " if progress.percent is not None and not progress.ready else ""
     cells = (
         clean(job.id, 200),
         job_words.state_word(job),
-        f"{done}{clean(progress.phase, 40)}",
+        job_words.progress_text(job),
         fmt.duration(view.seconds(job)),
         job_words.exit_text(job),
-        fmt.clock(job.started if job.started is not None else job.created),
+        fmt.moment(job.started if job.started is not None else job.created, view.wall),
     )
     return Row(job.id, cells, styled=1, style=job_words.state_style(job))

@@ -116,7 +116,7 @@ def _scan_text(snapshot: DiskSnapshot) -> str:
     if snapshot.scanned is None:
         return "not scanned yet"
     total = fmt.gb(sum(entry.allocated for entry in snapshot.entries))
-    directories = fmt.plural(len(snapshot.entries), "directory", "directories")
+    directories = fmt.plural(sum(entry.name != "." for entry in snapshot.entries), "directory", "directories")
     return f"{total} in {directories}, scanned {fmt.clock(snapshot.scanned)}"
 
 
