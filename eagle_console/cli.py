@@ -11,7 +11,21 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, NoReturn
 
 from eagle_console import __version__, crash, documents
-from eagle_console.commands import disk, doctor, get, gpus, hosts, jobs, run, screen, stages, status, watch
+from eagle_console.commands import (
+    disk,
+    doctor,
+    forward,
+    get,
+    gpus,
+    hosts,
+    jobs,
+    run,
+    screen,
+    shell,
+    stages,
+    status,
+    watch,
+)
 from eagle_console.commands.invocation import DEFAULT_TIMEOUT, Invocation, Refused, UsageError
 from eagle_console.config import ConfigError
 from eagle_console.exit_codes import ExitCode
@@ -19,7 +33,8 @@ from eagle_console.link.errors import AddressError, LinkError, LinkTimeout
 from eagle_console.output import Output
 from remote.protocol.errors import BAD_ARGUMENT, REFUSED, ProtocolError, RequestError
 
-Command = Callable[[Invocation], Awaitable[ExitCode]]
+Command = Callable[[Invocation], Awaitable[int]]
+"""Gives an exit code; that of ``shell`` is the shell's."""
 
 DESCRIPTION = """\
 A terminal operations console for training EAGLE-3 draft models on a GPU host over SSH.
@@ -58,7 +73,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return code
 
 
-def _run(arguments: argparse.Namespace, out: Output) -> ExitCode:
+def _run(arguments: argparse.Namespace, out: Output) -> int:
     call = Invocation(arguments, out)
     if arguments.command == "screen":
         return _open_screen(call)
@@ -66,7 +81,7 @@ def _run(arguments: argparse.Namespace, out: Output) -> ExitCode:
     return asyncio.run(_awaited(command, call))
 
 
-async def _awaited(command: Command, call: Invocation) -> ExitCode:
+async def _awaited(command: Command, call: Invocation) -> int:
     return await command(call)
 
 
@@ -254,9 +269,22 @@ def _logs(parser: argparse.ArgumentParser) -> None:
     _job(parser, jobs.logs)
     parser.add_argument("-f", "--follow", action="store_true", help="go on until the job ends")
     parser.add_argument(
-        "--tail", type=_count, default=jobs.DEFAULT_TAIL, metavar="N", help=f"the last N lines ({jobs.DEFAULT_TAIL})"
+        "--tail", type=_count, metavar="N", help=f"the last N lines ({jobs.DEFAULT_TAIL} without --since)"
+    )
+    parser.add_argument(
+        "--since", metavar="T", help="written since T on the host's clock: 10m, 2h, 14:05, '2026-11-30 14:05', epoch"
     )
     parser.add_argument("--grep", metavar="P", help="of these lines, those that match the regular expression P")
+
+
+def _shell(parser: argparse.ArgumentParser) -> None:
+    _host(parser, shell.shell)
+    parser.add_argument("words", nargs="*", default=[], metavar="COMMAND", help="after --: instead of a login shell")
+
+
+def _forward(parser: argparse.ArgumentParser) -> None:
+    _job(parser, forward.forward)
+    parser.add_argument("--port", type=_port, metavar="LOCAL", help="here; by default the host's number if it is free")
 
 
 def _get(parser: argparse.ArgumentParser) -> None:
@@ -289,6 +317,8 @@ _COMMANDS: dict[str, tuple[str, Callable[[argparse.ArgumentParser], None]]] = {
     "run": ("launch a stage; it survives this console", _run_arguments),
     "jobs": ("what runs and what ran", lambda parser: _host(parser, jobs.jobs)),
     "logs": ("a job's log", _logs),
+    "shell": ("a shell, or a command, on the host", _shell),
+    "forward": ("the server of a job on a port of this machine", _forward),
     "get": ("a file or a directory of the host, with resume and proof", _get),
     "watch": ("follow a run that we did not start, read-only", _watch),
     "stop": ("end a job and every process of it", _stop),
