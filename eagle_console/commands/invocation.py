@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from eagle_console.client import HostClient
+from eagle_console.commands.terminal_prompter import TerminalPrompter
 from eagle_console.config import Config, load
 from eagle_console.link.connect import Target, connect, resolve
 from eagle_console.link.lasting import stay_connected
@@ -60,7 +61,7 @@ class Invocation:
 
         :raises LinkError: with the remedy, when it cannot be had within the timeout.
         """
-        async with connect(self.target, self.timeout) as client:
+        async with connect(self.target, self.timeout, TerminalPrompter()) as client:
             yield client
 
     async def follow(self, work: Callable[[HostClient], Awaitable[T]]) -> T:
@@ -68,7 +69,7 @@ class Invocation:
 
         :raises LinkError: with the remedy, when the host cannot be reached, or not any more without a person.
         """
-        return await stay_connected(self.target, work, self.out.say, self.timeout)
+        return await stay_connected(self.target, work, self.out.say, self.timeout, TerminalPrompter())
 
     def confirm(self, question: str, act: str) -> None:
         """Asks on a terminal; without one the flag ``--yes`` must have been given.

@@ -17,7 +17,7 @@ from typing import Any, Self
 
 import asyncssh
 
-from eagle_console.link import hostkeys, limits
+from eagle_console.link import hostkeys, limits, sshoptions
 from eagle_console.link.address import Address, parse_address
 from eagle_console.link.errors import (
     AuthenticationError,
@@ -26,6 +26,7 @@ from eagle_console.link.errors import (
     HostKeyError,
     LinkError,
     PortClosed,
+    PromptCancelled,
     UnknownHostKey,
     forwarding_refused,
 )
@@ -64,6 +65,7 @@ class AsyncsshTransport:
         prompter: Prompter | None = None,
         passphrases: dict[str, str] | None = None,
     ) -> None:
+        self._text = address
         self._address = parse_address(address)
         self._name = name or address
         self._person = _Person(prompter or Nobody(), {} if passphrases is None else passphrases)
@@ -96,6 +98,8 @@ class AsyncsshTransport:
             await self._stack.aclose()
             if isinstance(error, UnknownHostKey):
                 raise UnknownHostKey(error.question, self._name) from None
+            if isinstance(error, (AuthenticationError, ConnectError)) and not isinstance(error, PromptCancelled):
+                await self._name_ignored_options(error)
             raise
         return self
 
@@ -103,6 +107,13 @@ class AsyncsshTransport:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self._stack.aclose()
+
+    async def _name_ignored_options(self, error: LinkError) -> None:
+        """Adds to the remedy which ssh options could be the reason, since they are not followed here."""
+        found = await sshoptions.scan(self._text) if self._options is None else []
+        if found:
+            names = ", ".join(dict.fromkeys(option.option for option in found))
+            error.remedy += f"; not followed here: {names} of your ssh configuration; {sshoptions.REMEDY}"
 
     async def open(self, command: str) -> Channel:
         assert self._connection is not None, "the transport is not entered"

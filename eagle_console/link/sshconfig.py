@@ -106,10 +106,10 @@ def jump_word(address: Address) -> str:
     return (f"{address.user}@" if address.user else "") + host + (f":{address.port}" if address.port else "")
 
 
-def includes() -> str:
-    """The user's and the system's configuration as they are, in ssh's own order."""
-    user = Path.home() / ".ssh" / "config"
-    return f"Include {_quoted(user)}\nInclude {SYSTEM_CONFIG}\n"
+def includes(system: bool = True) -> str:
+    """The user's and, with ``system``, the system's configuration as they are, in ssh's own order."""
+    files = [_quoted(Path.home() / ".ssh" / "config"), *([SYSTEM_CONFIG] if system else [])]
+    return "".join(f"Include {file}\n" for file in files)
 
 
 def configuration(known_hosts: Sequence[Path]) -> str:
