@@ -222,7 +222,7 @@ class ConsoleApp(App[None]):
             async def carry_out(action_string: str = action.action) -> None:
                 await self.run_action(action_string, default_namespace=self.screen)
 
-            yield SystemCommand(f"{action.label.capitalize()}  ({action.key})", action.help, carry_out)
+            yield SystemCommand(f"{action.label[:1].upper()}{action.label[1:]}  ({action.key})", action.help, carry_out)
 
     # Jobs
 

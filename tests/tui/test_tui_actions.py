@@ -233,6 +233,7 @@ async def _palette(app: TestConsole, pilot: Pilot[None]) -> None:
     await _press(pilot, "ctrl+p")
     await _press(pilot, *"gpus")
     await _until(pilot, lambda: bool(app.screen.query_one("CommandList").option_count))  # type: ignore[attr-defined]
+    assert any(str(command.title).startswith("GPUs  (1)") for command in app.get_system_commands(app.screen))
     await _press(pilot, "enter")
     await _until(pilot, lambda: app.current_mode == "gpus")
 
