@@ -22,7 +22,7 @@ from remote.protocol.host import HostSample
 from remote.protocol.jobs import KIND_SERVICE, LIVE_STATES, Job, JobList, LogChunk, ProcessId
 from remote.protocol.stages import LaunchRequest, StageContext, StageInfo, StageList
 from remote.refreshed import Refreshed
-from remote.telemetry.processes import label_jobs
+from remote.telemetry.processes import label_jobs, name_of
 from remote.telemetry.simulated import Server
 
 if TYPE_CHECKING:
@@ -276,7 +276,7 @@ class Capabilities:
 
     def _servers(self) -> tuple[Server, ...]:
         services = [job for job in self._live_jobs() if job.kind == KIND_SERVICE and job.pids]
-        return tuple(Server(job.pids[0], job.seconds or 0.0) for job in services)
+        return tuple(Server(job.pids[0], job.seconds or 0.0, name_of(job.pids[0])) for job in services)
 
     def _part(self, name: str, make: Callable[[], T]) -> T:
         with self._making[name]:

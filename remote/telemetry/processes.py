@@ -87,6 +87,12 @@ class ProcessNames:
         self._known = known
 
 
+def name_of(pid: int) -> Optional[ProcessName]:
+    """The name of a process of this host, read at once; None when /proc does not show it."""
+    record = procfs.stat(pid)
+    return None if record is None else _describe(pid, record.comm)
+
+
 def process_row(pid: int, memory: Optional[int], name: Optional[ProcessName]) -> GpuProcess:
     """The wire record of one holder."""
     if name is None:

@@ -11,15 +11,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Optional
 
-from remote.protocol.gpu import DRIVER_OK, GPU_OK, Gpu, GpuProcess, GpuSnapshot
+from remote.protocol.gpu import DRIVER_OK, GPU_OK, Gpu, GpuSnapshot
+from remote.telemetry.processes import ProcessName, process_row
 
 
 @dataclass(frozen=True)
 class Server:
-    """A live server that the simulated GPUs work for: its main process and the seconds that it has been running."""
+    """A live server that the simulated GPUs work for: its main process, the seconds that it has been running, and the
+    name of that process."""
 
     pid: int
     seconds: float
+    name: Optional[ProcessName] = None
 
 
 Servers = Callable[[], Sequence[Server]]
@@ -68,7 +71,7 @@ def _gpu(index: int, mono: float, server: Optional[Server]) -> Gpu:
         temperature=34 + index % 3 + utilization * 2 // 5,
         sm_clock=2300 if busy else 210,
         memory_clock=12481 if busy else 405,
-        processes=(GpuProcess(server.pid, memory),) if server else (),
+        processes=(process_row(server.pid, memory, server.name),) if server else (),
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from pathlib import Path
@@ -13,7 +14,7 @@ from remote.telemetry import nvml, procstat
 from remote.telemetry.counters import Counters, cpu_percent
 from remote.telemetry.host import HostSampler, filesystem
 from remote.telemetry.lanes import HANG_AFTER, Crew, Outcome, Probe, ThreadBudget
-from remote.telemetry.processes import label_jobs, merge_holders
+from remote.telemetry.processes import label_jobs, merge_holders, name_of
 from remote.telemetry.readings import Reading, gpu_record
 from remote.telemetry.simulated import Server, simulated_snapshot
 
@@ -198,6 +199,13 @@ def test_simulated_memory_grows_with_a_load_and_stays_below_the_card() -> None:
     assert used[-1] + (gpu.memory_reserved or 0) < (gpu.memory_total or 0)
     assert (gpu.utilization or 0) > 50 and (gpu.power or 0) < (gpu.power_limit or 0)
     assert [(row.pid, row.memory) for row in gpu.processes or ()] == [(7, gpu.memory_used)]
+
+
+def test_the_holder_of_simulated_memory_has_a_name() -> None:
+    name = name_of(os.getpid())
+    assert name is not None and name_of(2**22 + 1) is None
+    (row,) = simulated_snapshot(0.0, (Server(os.getpid(), 5.0, name),)).gpus[0].processes or ()
+    assert row.name and row.user and "pytest" in (row.command or "")
 
 
 def settle(crew: Crew) -> None:
