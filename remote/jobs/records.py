@@ -75,12 +75,16 @@ def write_record(path: str, record: Any, durable: bool) -> None:
 def write_last(path: str, record: Any, sleep: Callable[[float], None]) -> None:
     """Writes a job's last record, waiting for room on a full disk: without it nobody can know how the job ended.
 
+    Where somebody removed the job's directory there is nothing to wait for, and nobody to tell.
+
     :raises OSError: when it could not be written for ten minutes.
     """
     deadline = time.monotonic() + LAST_RECORD_SECONDS
     while True:
         try:
             write_record(path, record, durable=True)
+            return
+        except FileNotFoundError:
             return
         except OSError:
             if time.monotonic() > deadline:

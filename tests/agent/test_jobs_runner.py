@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -334,6 +335,17 @@ sleep_for_ever()
     until(lambda: not living(processes), 3.0)
     bench.wait_for(jobs.STOPPED)
     assert time.monotonic() - begin < 12
+
+
+def test_a_runner_does_not_outlive_its_removed_directory(bench: Bench) -> None:
+    bench.write("note('main'); sleep_for_ever()").start()
+    main = bench.noted("main")["main"]
+    runner = bench.runner()
+    assert runner is not None
+    shutil.rmtree(bench.directory)
+    assert procfs.alive(main), "nobody asked the stage to end"
+    assert send(main, signal.SIGTERM)
+    until(lambda: not procfs.alive(main) and not procfs.alive(runner))
 
 
 @pytest.mark.system
