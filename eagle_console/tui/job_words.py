@@ -63,10 +63,13 @@ def address(job: Job) -> str:
 
 
 def loading_seconds(job: Job, seconds: float | None) -> float | None:
-    """How long the load took: up to the start of its last phase, the readiness, once it has it; else all its time."""
-    if not job.progress.ready or not job.progress.phases:
+    """How long the load took: up to the start of its last phase, the readiness, once it has it; else all its time.
+
+    None for a server that was ready before anybody watched it.
+    """
+    if not job.progress.ready:
         return seconds
-    return job.progress.phases[-1].start
+    return job.progress.phases[-1].start if job.progress.phases else None
 
 
 def lost_by_stopping(job: Job, seconds: float | None) -> str:

@@ -51,9 +51,10 @@ class LogsScreen(ConsoleScreen):
             self.paint(self.console_app.view())
 
     def paint(self, view: View) -> None:
-        if self._job_id is None and view.state.jobs is not None and view.state.jobs.value.jobs:
-            live = view.state.live_jobs()
-            self._job_id = (live or view.state.jobs.value.jobs)[0].id
+        if self._job_id is None and view.state.jobs is not None:
+            adopted = tuple(job for job in view.state.adopted_jobs() if job.log)
+            shown = (*view.state.live_jobs(), *adopted, *view.state.jobs.value.jobs)
+            self._job_id = shown[0].id if shown else None
         super().paint(view)
         self._read_if_needed()
         self.query_one("#log-head", Lines).set_lines([self._head(view)])
@@ -106,6 +107,7 @@ class LogsScreen(ConsoleScreen):
     def _step(self, step: int) -> None:
         state = self.console_app.view().state
         ids = [job.id for job in state.jobs.value.jobs] if state.jobs else []
+        ids += [job.id for job in state.adopted_jobs() if job.log]
         if self._job_id in ids:
             place = ids.index(self._job_id) + step
             if 0 <= place < len(ids):

@@ -8,6 +8,7 @@ from textual.content import Content
 from textual.widgets import DataTable
 
 from eagle_console import format as fmt
+from eagle_console.adopted import NOT_OURS
 from eagle_console.client import HostClient, Session
 from eagle_console.text import clean
 from eagle_console.tui import job_words
@@ -20,6 +21,7 @@ from eagle_console.tui.widgets.filter_input import FilterInput, matches
 from eagle_console.tui.widgets.lines import Lines
 from eagle_console.tui.widgets.prose import prose
 from eagle_console.tui.widgets.table import Column, Row, Table
+from remote.protocol.adopted import is_adopted
 from remote.protocol.jobs import Job
 from remote.protocol.stages import StageInfo
 
@@ -134,7 +136,7 @@ class StagesScreen(ConsoleScreen):
     def _job_rows(self, view: View) -> list[Row]:
         pattern = self.query_one(FilterInput).value
         jobs = view.state.jobs.value.jobs if view.state.jobs else ()
-        rows = [_job_row(view, job) for job in jobs]
+        rows = [_job_row(view, job) for job in (*view.state.adopted_jobs(), *jobs)]
         return [row for row in rows if matches(" ".join(row.cells), pattern)]
 
     def _paint_detail(self) -> None:
@@ -193,7 +195,7 @@ def _job_row(view: View, job: Job) -> Row:
         job_words.state_word(job),
         job_words.progress_text(job),
         fmt.duration(view.seconds(job)),
-        job_words.exit_text(job),
+        NOT_OURS if is_adopted(job.id) else job_words.exit_text(job),
         fmt.moment(job.started if job.started is not None else job.created, view.wall),
     )
     return Row(job.id, cells, styled=1, style=job_words.state_style(job))

@@ -5,10 +5,12 @@ from __future__ import annotations
 from textual.content import Content
 
 from eagle_console import format as fmt
+from eagle_console.adopted import NOT_OURS
 from eagle_console.text import clean, shorten
 from eagle_console.tui import job_words
 from eagle_console.tui.view import View
 from eagle_console.tui.widgets.lines import Lines
+from remote.protocol.adopted import is_adopted
 from remote.protocol.jobs import LIVE_STATES, Job
 
 
@@ -23,7 +25,8 @@ class JobStrip(Lines):
 
 def strip(view: View, width: int) -> Content:
     """The line for a width; jobs that do not fit are counted."""
-    jobs = view.state.jobs.value.jobs if view.state.jobs else ()
+    ours = view.state.jobs.value.jobs if view.state.jobs else ()
+    jobs = (*ours, *(job for job in view.state.adopted_jobs() if job.state in LIVE_STATES))
     if not jobs:
         empty = "no jobs yet: key 2 shows what can be started" if view.state.jobs else "jobs –"
         return Content.styled(shorten(f" {empty}", width), "$foreground-muted")
@@ -48,4 +51,7 @@ def _piece(view: View, job: Job) -> Content:
         if job.state in LIVE_STATES and percent is not None and not job.progress.ready
         else ""
     )
-    return Content.assemble((clean(job.stage, 24), "bold"), "  ", job_words.state_content(job), f"{end}  {time}{done}")
+    mark = Content.styled(f"  {NOT_OURS}", "$foreground-muted") if is_adopted(job.id) else Content("")
+    return Content.assemble(
+        (clean(job.stage, 24), "bold"), "  ", job_words.state_content(job), f"{end}  {time}{done}", mark
+    )

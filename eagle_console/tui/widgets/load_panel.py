@@ -9,6 +9,7 @@ from typing import Any
 from textual.content import Content
 
 from eagle_console import format as fmt
+from eagle_console.adopted import serving_words
 from eagle_console.state import Timed
 from eagle_console.text import clean, shorten
 from eagle_console.tui import job_words
@@ -51,7 +52,8 @@ class LoadPanel(Panel):
         if job is None:
             problem = view.state.jobs.value.problem
             return prose(clean(problem), width, "$text-error") if problem else _empty(view, width)
-        return job_lines(view, job, width, height, self.COMPLETE)
+        serving = _serving(view, job, width)
+        return [*job_lines(view, job, width, height - len(serving), self.COMPLETE), *serving]
 
 
 class FullLoadPanel(LoadPanel):
@@ -73,6 +75,14 @@ class FullLoadPanel(LoadPanel):
             *_figures(job, width),
         ]
         return [*lines, Content(""), *facts]
+
+
+def _serving(view: View, job: Job, width: int) -> list[Content]:
+    """What a ready server does; known of adopted ones."""
+    record = view.state.adopted_record(job.id)
+    if record is None or record.serving is None:
+        return []
+    return [Content(shorten(words, width)) for words in serving_words(record.serving)]
 
 
 def job_lines(view: View, job: Job, width: int, height: int, complete: bool = False) -> list[Content]:
