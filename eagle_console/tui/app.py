@@ -28,6 +28,7 @@ from eagle_console.text import clean
 from eagle_console.tui.actions import DASHBOARD, EVERYWHERE, LOGS, actions_at, bindings
 from eagle_console.tui.link import HOST_ERRORS, Connect, explain
 from eagle_console.tui.messages import StateChanged
+from eagle_console.tui.screens.adopted_dialog import StopAdoptedDialog
 from eagle_console.tui.screens.base import ConsoleScreen
 from eagle_console.tui.screens.dashboard import DashboardScreen
 from eagle_console.tui.screens.dialogs import HostKeyDialog, QuitDialog, StopDialog
@@ -39,7 +40,8 @@ from eagle_console.tui.screens.prompt_dialog import PromptDialog
 from eagle_console.tui.screens.stage_form import StageForm
 from eagle_console.tui.screens.stages import StagesScreen
 from eagle_console.tui.view import View
-from remote.protocol.jobs import LIVE_STATES, Job
+from remote.protocol.adopted import Adopted, is_adopted
+from remote.protocol.jobs import LIVE_STATES, STOPPING, Job
 from remote.protocol.stages import StageInfo
 
 TICK_SECONDS = 0.25
@@ -268,9 +270,38 @@ class ConsoleApp(App[None]):
             self.say(f"{job.id} is not running: {job.state}.", "warning")
         elif self.state.readonly:
             self.say("This host is read-only: nothing can be stopped from here.", "warning")
+        elif is_adopted(job.id):
+            self._ask_to_stop_adopted(job)
         else:
             seconds = self.view().seconds(job)
             self.push_screen(StopDialog(job, seconds), lambda stop: self._stop(job) if stop else None)
+
+    def _ask_to_stop_adopted(self, job: Job) -> None:
+        record = self.state.adopted_record(job.id)
+        if record is None or record.main is None:
+            self.say(f"{job.id} is a log without a process: there is nothing to stop.", "warning")
+        elif not record.own:
+            self.say(f"{job.id} belongs to {record.user or 'another user'}: it cannot be stopped from here.", "warning")
+        elif record.state == STOPPING:
+            self.say(f"{job.id} was asked to stop already: {record.note}", "warning")
+        else:
+            dialog = StopAdoptedDialog(record, self.view().seconds(job))
+            self.push_screen(dialog, lambda typed: self._stop_adopted(record, typed) if typed else None)
+
+    def _stop_adopted(self, record: Adopted, typed: str) -> None:
+        client = self.client
+        if client is None:
+            self.say("There is no connection to the host: nothing was stopped.", "error")
+            return
+        self.run_worker(self._send_stop_adopted(client, record, typed), group="stop")
+
+    async def _send_stop_adopted(self, client: HostClient, record: Adopted, typed: str) -> None:
+        try:
+            answer = await client.stop_adopted(record, typed, self.requested_by)
+        except HOST_ERRORS as error:
+            self.say(explain(error), "error")
+        else:
+            self.say(f"{answer.name}: {answer.state}.")
 
     def _stop(self, job: Job) -> None:
         client = self.client
