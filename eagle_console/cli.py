@@ -18,6 +18,7 @@ from eagle_console.commands import (
     get,
     gpus,
     hosts,
+    hosts_add,
     jobs,
     run,
     screen,
@@ -27,7 +28,7 @@ from eagle_console.commands import (
     watch,
 )
 from eagle_console.commands.invocation import DEFAULT_TIMEOUT, Invocation, Refused, UsageError
-from eagle_console.config import ConfigError
+from eagle_console.config import TRANSPORTS, ConfigError
 from eagle_console.exit_codes import ExitCode
 from eagle_console.link.errors import AddressError, LinkError, LinkTimeout
 from eagle_console.output import Output
@@ -235,6 +236,18 @@ def _hosts(parser: argparse.ArgumentParser) -> None:
     _host(trust, hosts.trust)
     trust.add_argument("--fingerprint", metavar="SHA256:…", help="trust it only if its fingerprint is this one")
     _add_common(trust, _AS_BEFORE)
+    new = actions.add_parser("add", help="test the connection to a host and write its profile")
+    new.set_defaults(run=hosts_add.add)
+    new.add_argument("name", metavar="NAME")
+    new.add_argument("address", metavar="ADDRESS", help="ssh alias, user@host:port, or local")
+    new.add_argument("--workspace", metavar="DIR", help="where the artifact directories are; nothing else is deleted")
+    new.add_argument("--verifier", metavar="DIR", help="the verifier's folder on the host")
+    new.add_argument("--python", metavar="PATH", help="the interpreter of the ML environment on the host")
+    new.add_argument("--tensor-parallel", metavar="N", type=_count, help="GPUs that the verifier is spread over")
+    new.add_argument("--transport", choices=TRANSPORTS, help="ssh: connect with the system's ssh")
+    new.add_argument("--no-test", action="store_true", help="write the profile without connecting")
+    new.add_argument("--fingerprint", metavar="SHA256:…", help="trust an unknown key only if it has this fingerprint")
+    _add_common(new, _AS_BEFORE)
 
 
 def _status(parser: argparse.ArgumentParser) -> None:
@@ -308,7 +321,7 @@ def _watch(parser: argparse.ArgumentParser) -> None:
 
 
 _COMMANDS: dict[str, tuple[str, Callable[[argparse.ArgumentParser], None]]] = {
-    "hosts": ("the profiles; hosts trust HOST accepts a new host key", _hosts),
+    "hosts": ("the profiles; hosts add NAME ADDRESS writes one, hosts trust HOST accepts a new key", _hosts),
     "doctor": ("what holds and what does not on the way to a host", lambda parser: _host(parser, doctor.doctor)),
     "status": ("one picture of everything: GPUs, disk, jobs, load", _status),
     "gpus": ("GPUs and who holds their memory", lambda parser: _host(parser, gpus.gpus)),

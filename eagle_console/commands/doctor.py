@@ -6,18 +6,22 @@ import asyncio
 import platform
 import shutil
 import time
+from collections.abc import Sequence
 from importlib.metadata import version
 
 from eagle_console import __version__, documents
 from eagle_console.client import HostClient
 from eagle_console.commands.invocation import Invocation
-from eagle_console.config import default_path, state_dir
+from eagle_console.config import ASYNCSSH, HostProfile, default_path, state_dir
 from eagle_console.exit_codes import ExitCode
 from eagle_console.format import UNKNOWN, gb, plural
+from eagle_console.link import sshoptions
+from eagle_console.link.connect import DEMO, LOCAL
 from eagle_console.link.errors import LinkError
+from eagle_console.output import Output
 from remote.protocol.disk import DiskSnapshot
 from remote.protocol.gpu import DRIVER_OK, GpuSnapshot
-from remote.protocol.stages import VERDICT_BLOCKED, VERDICT_OK, VERDICT_WARNING, Check
+from remote.protocol.stages import VERDICT_BLOCKED, VERDICT_OK, VERDICT_WARNING, Check, StageContext
 
 CLOCK_SKEW_SECONDS = 5.0
 """A host's clock further off than this makes times in the journal and in logs hard to compare."""
@@ -26,26 +30,39 @@ _SMALL_DISK = 50_000_000_000
 
 
 async def doctor(call: Invocation) -> ExitCode:
-    checks = _console(call)
+    checks = _console(call) + await ssh_checks(call.target.profile)
     started = time.monotonic()
     try:
         async with call.host() as client:
             seconds = time.monotonic() - started
             checks.append(Check("link", VERDICT_OK, f"connected to {call.target.profile.address} in {seconds:.2f} s"))
-            checks += await _host(call, client)
+            checks += await host_checks(client, call.target.profile.context)
     except LinkError as error:
         checks.append(Check("link", VERDICT_BLOCKED, str(error), error.remedy))
     if call.out.json:
         call.out.document({"host": call.target.profile.name, "checks": [documents.check(check) for check in checks]})
-    for check in checks:
-        call.out.line(f"{check.verdict:<8} {check.rule:<12} {check.reason}")
-        if check.remedy and check.verdict != VERDICT_OK:
-            call.out.line(f"{'':21} {check.remedy}")
+    report_checks(call.out, checks)
     blocked = any(check.verdict == VERDICT_BLOCKED for check in checks)
     linked = any(check.rule == "link" and check.verdict == VERDICT_OK for check in checks)
     if not linked:
         return ExitCode.CONNECTION
     return ExitCode.FAILED if blocked else ExitCode.DONE
+
+
+def report_checks(out: Output, checks: Sequence[Check]) -> None:
+    """The checks for people, with their remedies."""
+    for check in checks:
+        out.line(f"{check.verdict:<8} {check.rule:<12} {check.reason}")
+        if check.remedy and check.verdict != VERDICT_OK:
+            out.line(f"{'':21} {check.remedy}")
+
+
+async def ssh_checks(profile: HostProfile) -> list[Check]:
+    """What of the user's ssh configuration the console does not follow on the way to a host."""
+    if profile.transport != ASYNCSSH or profile.address in (LOCAL, DEMO):
+        return []
+    found = await sshoptions.scan(profile.address)
+    return [Check("ssh_config", VERDICT_WARNING, option.sentence, sshoptions.REMEDY) for option in found]
 
 
 def _console(call: Invocation) -> list[Check]:
@@ -62,10 +79,14 @@ def _console(call: Invocation) -> list[Check]:
     ]
 
 
-async def _host(call: Invocation, client: HostClient) -> list[Check]:
+async def host_checks(client: HostClient, context: StageContext) -> list[Check]:
+    """What holds on a host and what does not.
+
+    :param context: the paths of the profile.
+    """
     hello = client.hello
     gpus, host, disk, jobs, stages = await asyncio.gather(
-        client.gpus(), client.host(), client.disk(), client.jobs(), client.stages(call.target.profile.context)
+        client.gpus(), client.host(), client.disk(), client.jobs(), client.stages(context)
     )
     checks = [
         Check(

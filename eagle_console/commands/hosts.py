@@ -9,6 +9,7 @@ from eagle_console.exit_codes import ExitCode
 from eagle_console.format import UNKNOWN
 from eagle_console.link import hostkeys
 from eagle_console.link.errors import UnknownHostKey
+from eagle_console.state import HostKeyQuestion
 
 PROFILE_EXAMPLE = """\
 [hosts.gpu-box]
@@ -54,6 +55,17 @@ async def trust(call: Invocation) -> ExitCode:
         if call.out.json:
             call.out.document({"host": call.target.profile.name, "trusted": True, "added": False})
         return ExitCode.DONE
+    accept_key(call, question)
+    if call.out.json:
+        call.out.document({"host": call.target.profile.name, "trusted": True, "added": True})
+    return ExitCode.DONE
+
+
+def accept_key(call: Invocation, question: HostKeyQuestion) -> None:
+    """Trusts an unknown key that has the fingerprint that was given, or that a person accepts.
+
+    :raises Refused: when it has another fingerprint, or the person does not accept it.
+    """
     expected = call.arguments.fingerprint
     if expected is not None and expected != question.fingerprint:
         raise Refused(
@@ -66,6 +78,3 @@ async def trust(call: Invocation) -> ExitCode:
         )
     path = hostkeys.trust(question)
     call.out.say(f"Trusted {question.fingerprint} for {question.host}, written to {path}.")
-    if call.out.json:
-        call.out.document({"host": call.target.profile.name, "trusted": True, "added": True})
-    return ExitCode.DONE
