@@ -70,6 +70,7 @@ _SIGNS = {
     "right_square_bracket": "]",
     "ctrl+p": "ctrl+p",
     "colon": ":",
+    "exclamation_mark": "!",
 }
 
 ACTIONS: tuple[Action, ...] = (
@@ -90,6 +91,15 @@ ACTIONS: tuple[Action, ...] = (
     Action(
         "stop", ("x",), "stop", "Stop the shown or selected job", ACT, "stop",
         where=(DASHBOARD, STAGES, LOGS, LOAD), risk=Risk.COSTLY, footer=True,
+    ),
+    Action("shell", ("exclamation_mark",), "shell", "A shell on the host, then the screen again", ACT, "app.shell"),
+    Action(
+        "forward", ("F",), "forward", "The job's server on a port of this machine, or the end of that", ACT, "forward",
+        where=(DASHBOARD, STAGES, LOGS, LOAD),
+    ),
+    Action(
+        "copy", ("c",), "copy", "Copy the job's command line", ACT, "copy_command",
+        where=(DASHBOARD, STAGES, LOGS, LOAD),
     ),
     Action("reconnect", ("R",), "reconnect", "Connect again now, without waiting", ACT, "app.reconnect"),
     Action(

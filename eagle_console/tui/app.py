@@ -25,6 +25,7 @@ from eagle_console.link.errors import LinkError
 from eagle_console.link.supervisor import Supervisor
 from eagle_console.state import HostKeyQuestion, HostState, LinkState
 from eagle_console.text import clean
+from eagle_console.tui import comforts
 from eagle_console.tui.actions import DASHBOARD, EVERYWHERE, LOGS, actions_at, bindings
 from eagle_console.tui.link import HOST_ERRORS, Connect, explain
 from eagle_console.tui.messages import StateChanged
@@ -43,6 +44,8 @@ from eagle_console.tui.view import View
 from remote.protocol.adopted import Adopted, is_adopted
 from remote.protocol.jobs import LIVE_STATES, STOPPING, Job
 from remote.protocol.stages import StageInfo
+
+NO_JOB = "No job is selected: key 2 lists them."
 
 TICK_SECONDS = 0.25
 """The focused panel is painted at this rate while data comes; everything else less often (bytes are what it costs)."""
@@ -91,6 +94,7 @@ class ConsoleApp(App[None]):
         self.crash: Exception | None = None
         self._link = connect(self._publish)
         self._clock, self._wall, self._ascii = clock, wall, ascii
+        self._forwards = comforts.Forwards()
         self._paused = False
         self._dirty = False
         self._ticks = 0
@@ -124,10 +128,11 @@ class ConsoleApp(App[None]):
     def _publish(self, state: HostState) -> None:
         self.post_message(StateChanged(state))
 
-    def on_state_changed(self, message: StateChanged) -> None:
+    async def on_state_changed(self, message: StateChanged) -> None:
         link_changed = message.state.link != self.state.link
         self.state = message.state
         self._dirty = True
+        await self._forwards.close_ended(self, message.state)
         if link_changed:
             self.paint()
             self._ask_about_host_key()
@@ -265,7 +270,7 @@ class ConsoleApp(App[None]):
     def ask_to_stop(self, job: Job | None) -> None:
         """Opens the dialog that stops a job, or says why that makes no sense."""
         if job is None:
-            self.say("No job is selected: key 2 lists them.", "warning")
+            self.say(NO_JOB, "warning")
         elif job.state not in LIVE_STATES:
             self.say(f"{job.id} is not running: {job.state}.", "warning")
         elif self.state.readonly:
@@ -317,6 +322,29 @@ class ConsoleApp(App[None]):
             self.say(explain(error), "error")
         else:
             self.say(f"{answer.id}: {answer.state}.")
+
+    # Comforts
+
+    def action_shell(self) -> None:
+        """Lends the terminal to a shell on the host."""
+        self.run_worker(comforts.lend_terminal(self, self._link), group="shell", exclusive=True)
+
+    def forward(self, job: Job | None) -> None:
+        """Forwards the server of a job to a port here, or ends that."""
+        if job is None:
+            self.say(NO_JOB, "warning")
+        else:
+            self.run_worker(self._forwards.toggle(self, self._link, job), group="forward")
+
+    def copy_command(self, job: Job | None) -> None:
+        """Copies the command line of a job."""
+        if job is None:
+            self.say(NO_JOB, "warning")
+        else:
+            self.run_worker(comforts.copy_command_line(self, job), group="copy")
+
+    async def on_unmount(self) -> None:
+        await self._forwards.close()
 
     # The end
 

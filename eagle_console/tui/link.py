@@ -8,6 +8,7 @@ from typing import Protocol
 from eagle_console.client import HostClient
 from eagle_console.link.errors import LinkError
 from eagle_console.link.questions import Prompt
+from eagle_console.link.transport import Transport
 from eagle_console.state import HostKeyQuestion, HostState
 from eagle_console.text import clean
 from remote.protocol.errors import ProtocolError, RequestError
@@ -24,6 +25,13 @@ class HostLink(Protocol):
     @property
     def client(self) -> HostClient:
         """The operations of the connected host.
+
+        :raises LinkError: while there is no connection.
+        """
+
+    @property
+    def transport(self) -> Transport:
+        """The connection of the moment, for a shell and for ports.
 
         :raises LinkError: while there is no connection.
         """

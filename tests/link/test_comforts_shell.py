@@ -90,7 +90,7 @@ def test_a_login_shell_over_ssh(sshd: SshServer, console_home: Path) -> None:
         terminal.type("sleep 0.2; echo now $(stty size)\n")
         terminal.until("now 44 122")
         terminal.type("sh -c 'echo begun; exec sleep 60'\n")
-        terminal.until("\nbegun")
+        terminal.until("begun\r")
         terminal.type("\x03")  # for the host's process
         terminal.until("^C")
         terminal.type("echo still $((40+2))\n")

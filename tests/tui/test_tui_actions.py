@@ -10,6 +10,7 @@ from textual.command import CommandPalette
 from textual.pilot import Pilot
 from tui_fakes import TestConsole, chunk, done_check, failed_job, job, state
 
+from eagle_console.link.errors import PortClosed
 from eagle_console.state import LinkState, LinkStatus
 from eagle_console.tui.actions import ACTIONS, EVERYWHERE, SCREENS, Risk, actions_at, bindings
 from eagle_console.tui.app import ConsoleApp
@@ -129,6 +130,26 @@ async def _stop(app: TestConsole, pilot: Pilot[None]) -> None:
     await _press(pilot, "x")
     assert isinstance(app.screen, StopDialog)
     assert not any(op == "stop" for op, _, _ in app.fake.session.asked)
+
+
+@effect("shell")
+async def _shell(app: TestConsole, pilot: Pilot[None]) -> None:
+    # A test's driver has no terminal to lend; test_tui_comforts lends one.
+    await _press(pilot, "!")
+    await _until(pilot, lambda: any("cannot be lent" in note.message for note in app._notifications))
+
+
+@effect("forward")
+async def _forward(app: TestConsole, pilot: Pilot[None]) -> None:
+    app.fake.transport.trouble = PortClosed("nothing listens")
+    await _press(pilot, "F")
+    await _until(pilot, lambda: any("http://127.0.0.1:" in note.message for note in app._notifications))
+
+
+@effect("copy")
+async def _copy(app: TestConsole, pilot: Pilot[None]) -> None:
+    await _press(pilot, "c")
+    await _until(pilot, lambda: app.clipboard == job().command_line)
 
 
 @effect("reconnect")

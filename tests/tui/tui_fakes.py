@@ -9,7 +9,7 @@ from typing import Any
 
 from eagle_console.client import HostClient
 from eagle_console.config import HostProfile
-from eagle_console.link.errors import NotConnected
+from eagle_console.link.errors import LinkError, NotConnected
 from eagle_console.link.questions import Prompt
 from eagle_console.state import HostKeyQuestion, HostState, LinkState, LinkStatus, Timed
 from eagle_console.tui.app import ConsoleApp
@@ -83,12 +83,34 @@ class FakeSession:
             yield Event(sub=1, topic=topic, mono=0, wall=0, data=to_wire(chunk))
 
 
+class FakeTransport:
+    """A connection whose shell ends when the test says so, and whose ports are this machine's."""
+
+    def __init__(self) -> None:
+        self.shells: list[tuple[str, ...]] = []
+        self.shell_ends = asyncio.Event()
+        self.trouble: LinkError | None = None
+
+    async def shell(self, words: tuple[str, ...]) -> int:
+        self.shells.append(tuple(words))
+        await self.shell_ends.wait()
+        if self.trouble is not None:
+            raise self.trouble
+        return 0
+
+    async def open_port(self, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        if self.trouble is not None:
+            raise self.trouble
+        return await asyncio.open_connection("127.0.0.1", port)
+
+
 class FakeLink:
     """A link that publishes what the test says."""
 
     def __init__(self, publish: Callable[[HostState], None]) -> None:
         self.publish = publish
         self.session = FakeSession()
+        self.transport = FakeTransport()
         self.connected = True
         self.reconnects = 0
         self.trusted: list[HostKeyQuestion] = []

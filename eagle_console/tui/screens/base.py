@@ -79,5 +79,11 @@ class ConsoleScreen(Screen[None]):
     async def action_back(self) -> None:
         await self.console_app.action_go("dashboard")
 
+    def action_forward(self) -> None:
+        self.console_app.forward(self.selected_job())
+
+    def action_copy_command(self) -> None:
+        self.console_app.copy_command(self.selected_job())
+
     def action_stop(self) -> None:
         self.console_app.ask_to_stop(self.selected_job())
