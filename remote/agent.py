@@ -17,11 +17,12 @@ import threading
 import time
 import traceback
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Optional
 
 from remote import policy as policies
 from remote.allocator import use_one_heap
-from remote.capabilities import Capabilities
+from remote.capabilities import WITHOUT_ARGUMENTS, Capabilities
 from remote.outbox import Outbox, OutboxClosed
 from remote.procfs import boot_id, machine_id
 from remote.protocol.codec import MAX_FRAME_BYTES, decode_line, to_wire
@@ -141,6 +142,8 @@ class Agent:
 
     def _request(self, request: Request) -> None:
         operation = self._operations.get(request.op)
+        if request.op in WITHOUT_ARGUMENTS:
+            request = replace(request, args={})
         if operation is None:
             fault = Fault(UNSUPPORTED, f"this agent has no operation {request.op!r}")
             self._outbox.put(Response(request.id, error=fault), wait=False)

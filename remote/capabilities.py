@@ -51,6 +51,9 @@ CPU_SECONDS = 0.25
 LABEL_SECONDS = 0.5
 """How long the GPUs wait for the list of jobs that names their processes, before they show the last one."""
 
+WITHOUT_ARGUMENTS = frozenset({"gpus", "host", "disk", "jobs", "adopted"})
+"""Operations that read none; those that wait must not keep what a console sends with them."""
+
 T = TypeVar("T")
 Operation = Callable[[Mapping[str, Any], Optional[str]], Any]
 

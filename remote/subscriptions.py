@@ -12,6 +12,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any, Optional
 
 from remote.capabilities import Capabilities
@@ -45,6 +46,8 @@ TOPICS = (
     frames.TOPIC_LOG,
 )
 
+_WITH_ARGUMENTS = (frames.TOPIC_EVENTS, frames.TOPIC_LOG)
+
 
 class Subscriptions:
     """The running subscriptions of one console, by the number it chose."""
@@ -57,6 +60,8 @@ class Subscriptions:
 
     def start(self, request: Subscribe) -> None:
         """Begins a subscription; an unknown topic or a number in use is answered by an event with an error."""
+        if request.topic not in _WITH_ARGUMENTS:
+            request = replace(request, args={})  # they would be kept as long as it lasts
         with self._lock:
             problem = self._refusal(request)
             if problem is None:
