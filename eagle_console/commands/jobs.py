@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 
 from eagle_console import documents
 from eagle_console.adopted import adopted_id, as_job
@@ -13,7 +13,7 @@ from eagle_console.client import HostClient
 from eagle_console.commands import watch
 from eagle_console.commands.invocation import Invocation, UsageError
 from eagle_console.exit_codes import ExitCode
-from eagle_console.format import UNKNOWN, done_of, duration, duration_in_words, moment, percent
+from eagle_console.format import UNKNOWN, done_of, duration, duration_in_words, gb, moment, percent, plural
 from eagle_console.output import Output
 from pipeline.plan.catalog import STAGES
 from remote.protocol.errors import CONFLICT, RequestError
@@ -75,12 +75,22 @@ async def logs(call: Invocation) -> ExitCode:
         name = adopted_id(call.arguments.job) or call.arguments.job
         chunks = [chunk async for chunk in _tail(client, name, _tail_lines(call), call.arguments.since)]
     _say_note(call, chunks[0])
+    if left_out := words_of_what_is_left_out(chunks, _tail_lines(call)):
+        call.out.say(left_out)
     lines = [line for chunk in chunks for line in chunk.lines if pattern is None or pattern.search(line)]
     if call.out.json:
         call.out.document({"job": chunks[0].job, "size": chunks[0].size, "lines": lines})
     for line in lines:
         call.out.line(line)
     return ExitCode.DONE
+
+
+def words_of_what_is_left_out(chunks: Sequence[LogChunk], wanted: int | None) -> str:
+    """A sentence where fewer lines came than were wanted although the log has more before them; else empty."""
+    read, before = sum(len(chunk.lines) for chunk in chunks), chunks[0].offset
+    if wanted is None or read >= wanted or before == 0:
+        return ""
+    return f"only the last {plural(read, 'line')} were read: the {gb(before)} before them are too much at once"
 
 
 def _tail_lines(call: Invocation) -> int | None:
@@ -96,9 +106,9 @@ def _say_note(call: Invocation, chunk: LogChunk) -> None:
         call.out.say(chunk.note)
 
 
-async def _tail(client: HostClient, name: str, count: int | None, since: str | None) -> AsyncIterator[LogChunk]:
-    """The last ``count`` lines of a log as it is now, or those since a time; many lines come in several pieces."""
-    chunk = first = await client.read_log(name, tail=count, since=since)
+async def _tail(client: HostClient, name: str, tail: int | None, since: str | None) -> AsyncIterator[LogChunk]:
+    """The last ``tail`` lines of a log as it is now, or those since a time; many lines come in several pieces."""
+    chunk = first = await client.read_log(name, tail=tail, since=since)
     yield chunk
     while chunk.lines and chunk.next_offset < first.size:
         chunk = await client.read_log(first.job, offset=chunk.next_offset)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partialmethod
 from pathlib import Path
 
@@ -289,10 +290,25 @@ async def test_a_log_is_filtered_and_its_bars_are_folded() -> None:
         await pilot.pause()
         assert log.has_focus
         app.paint()
-        assert "2 of 5 lines" in text_of(app, "#log-head")
+        assert "  2 of 5 lines" in text_of(app, "#log-head")
         await pilot.press("escape")
         await pilot.pause()
         assert len(log.buffer.shown) == 5
+
+
+async def test_a_log_that_is_longer_than_what_was_read_says_so() -> None:
+    app = TestConsole(state(job()))
+    app.fake.session.log.put_nowait(replace(chunk("INFO one", "INFO two"), offset=300_000_000))
+    app.fake.session.log.put_nowait(chunk("INFO three"))
+    async with app.run_test(size=(120, 34)) as pilot:
+        await pilot.press("3")
+        await until(pilot, lambda: app.screen.query_one(LogView).buffer.total == 3)
+        app.paint()
+        assert "the last 3 lines, following" in text_of(app, "#log-head")
+        await pilot.press("slash", *"two", "enter")
+        await pilot.pause()
+        app.paint()
+        assert " 1 of the last 3 lines, " in text_of(app, "#log-head")
 
 
 async def test_a_fast_log_stays_bounded_and_followed() -> None:

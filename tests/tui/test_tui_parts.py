@@ -139,7 +139,7 @@ def test_status_line_keeps_the_host_the_link_and_the_clock(width: int) -> None:
 
 def test_status_line_counts_down_and_names_the_try() -> None:
     waiting = view(link=LinkStatus(LinkState.WAITING, "x", retry_at=NOW + 8.4))
-    assert "DOWN, next try in 8s" in status_line(waiting, 100).plain
+    assert "DOWN, next try in 8s (R: now)" in status_line(waiting, 100).plain
     connecting = view(link=LinkStatus(LinkState.CONNECTING, attempt=3))
     assert "CONNECTING (try 3)" in status_line(connecting, 100).plain
 

@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from eagle_console import cli
+from eagle_console.commands.jobs import words_of_what_is_left_out
 from eagle_console.exit_codes import ExitCode
+from remote.protocol.jobs import LogChunk
 
 
 @pytest.fixture(autouse=True)
@@ -85,3 +87,11 @@ def test_without_a_profile_hosts_shows_one_to_copy(capsys: pytest.CaptureFixture
     lines = capsys.readouterr().err.splitlines()
     assert lines[1] == "" and lines[2] == "    [hosts.gpu-box]" and lines[-2] == ""
     assert lines[-1].startswith("A host without a profile") and all(line == line.rstrip() for line in lines)
+
+
+def test_a_log_too_long_for_the_tail_that_was_asked_for() -> None:
+    chunks = [LogChunk("job", 284_000_000, 300_000_000, 300_000_000, ("one", "two"))]
+    assert words_of_what_is_left_out(chunks, 2) == words_of_what_is_left_out(chunks, None) == ""
+    assert words_of_what_is_left_out([LogChunk("job", 0, 8, 8, ("one", "two"))], 200) == ""
+    said = words_of_what_is_left_out(chunks, 3)
+    assert said == "only the last 2 lines were read: the 284 MB before them are too much at once"

@@ -34,6 +34,7 @@ class LogsScreen(ConsoleScreen):
         self._job_id: str | None = None
         self._reading: tuple[str, Session] | None = None
         self._trouble = ""
+        self._begin: int | None = None
 
     def compose_body(self) -> ComposeResult:
         yield Lines(id="log-head")
@@ -124,12 +125,15 @@ class LogsScreen(ConsoleScreen):
         if not same_job:
             log.following = True
         log.reset()
+        self._begin = None
         self.run_worker(self._follow(self._job_id, client), group="log", exclusive=True)
 
     async def _follow(self, job_id: str, client: HostClient) -> None:
         log = self.query_one(LogView)
         try:
             async for chunk in client.follow_log(job_id, _FIRST_TAIL):
+                if self._begin is None:
+                    self._begin = chunk.offset
                 log.append(chunk.lines)
         except HOST_ERRORS as error:
             self._trouble = explain(error)
@@ -144,7 +148,9 @@ class LogsScreen(ConsoleScreen):
         if log.wrapped:
             marks.append("wrapped")
         shown, total = len(log.buffer.shown), log.buffer.total
-        lines = fmt.plural(total, "line") if shown == total else f"{fmt.count(shown)} of {fmt.plural(total, 'line')}"
+        lines = ("the last " if self._begin or log.buffer.dropped else "") + fmt.plural(total, "line")
+        if shown != total:
+            lines = f"{fmt.count(shown)} of {lines}"
         if log.buffer.pattern:
             marks.append(f"filter {shorten(clean(log.buffer.pattern), 24)}")
         state = Content.assemble("  ", job_words.state_content(job)) if job else Content("")

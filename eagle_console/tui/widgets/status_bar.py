@@ -49,7 +49,7 @@ def link_mark(view: View) -> Content:
         return Content.styled("LIVE" if age is None else f"LIVE {fmt.age(age)}", "bold $text-success")
     if link.state is LinkState.WAITING:
         wait = "" if link.retry_at is None else f", next try in {fmt.duration(max(0.0, link.retry_at - view.now))}"
-        return Content.styled(f"DOWN{wait}", "bold $text-error")
+        return Content.styled(f"DOWN{wait} (R: now)", "bold $text-error")
     if link.state is LinkState.CONNECTING:
         attempt = f" (try {link.attempt})" if link.attempt > 1 else ""
         return Content.styled(f"CONNECTING{attempt}", "bold $text-warning")
