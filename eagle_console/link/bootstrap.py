@@ -57,10 +57,11 @@ class BootstrapResult:
     directory: str
 
 
-async def start_agent(channel: Channel, host: str) -> BootstrapResult:
+async def start_agent(channel: Channel, host: str, opening: bytes = b"") -> BootstrapResult:
     """Makes the command ``EXEC_LINE``, which runs in ``channel``, the agent. The next line to read is the agent's.
 
     :param host: the name to use in messages.
+    :param opening: what the agent is to read first. It is sent ahead, which saves a round trip.
     :raises NoPython, BundleError, BootstrapError: when it cannot become one.
     :raises ConnectionLost: when the connection fails meanwhile.
     """
@@ -68,8 +69,9 @@ async def start_agent(channel: Channel, host: str) -> BootstrapResult:
     await _until_ready(channel, host)
     marker = secrets.token_hex(16)
     source, available = stage1_source(), bundles()
-    order = {"marker": marker, "bundles": {platform: bundle.sha256 for platform, bundle in available.items()}}
-    await channel.write(b"%06d" % len(source) + source + _message(json.dumps(order).encode()))
+    hashes = {platform: bundle.sha256 for platform, bundle in available.items()}
+    order = json.dumps({"marker": marker, "bundles": hashes, "ahead": len(opening)}).encode()
+    await channel.write(b"%06d" % len(source) + source + _message(order) + opening)
     await _skip_noise(channel, marker, host)
     found = await _answer(channel, host)
     directory, uploaded = found.get("have"), 0
@@ -78,7 +80,7 @@ async def start_agent(channel: Channel, host: str) -> BootstrapResult:
         if variant not in available:
             raise BootstrapError(f"{host} asks for a bundle that there is not: {variant!r}")
         data = available[variant].data
-        await channel.write(_message(data))
+        await channel.write(_message(data) + opening)
         uploaded = len(data)
         directory = (await _answer(channel, host)).get("have")
     return BootstrapResult(uploaded, str(found.get("python")), str(directory))

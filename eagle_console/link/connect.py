@@ -12,7 +12,7 @@ from eagle_console.link.address import parse_address
 from eagle_console.link.bootstrap import EXEC_LINE, BootstrapResult, start_agent
 from eagle_console.link.errors import LinkTimeout
 from eagle_console.link.prompts import Nobody, PatientPrompter, Prompter
-from eagle_console.link.session import AgentSession
+from eagle_console.link.session import AgentSession, Opening
 from eagle_console.link.transport import LocalTransport, Transport
 
 LOCAL = "local"
@@ -97,17 +97,16 @@ async def open_session(
     """Connects, starts the agent and exchanges the hellos.
 
     :param request_seconds: the time for each answer; None leaves it to the session.
-    :param topics: subscribed to in the same breath, see ``AgentSession.start``.
+    :param topics: subscribed to in the same breath, see ``session.Opening``.
     :raises LinkError: of the class that says what failed.
     """
     profile = endpoint.target.profile
+    opening = Opening.of(profile.workspace, profile.readonly, topics)
     async with endpoint.transport() as transport:
         channel = await transport.open(EXEC_LINE)
         try:
-            started = await start_agent(channel, profile.name)
-            session = await AgentSession.start(
-                channel, profile.name, profile.workspace, profile.readonly, request_seconds, topics
-            )
+            started = await start_agent(channel, profile.name, opening.encode())
+            session = await AgentSession.answered(channel, profile.name, opening, request_seconds)
         except BaseException:
             await channel.close()
             raise

@@ -59,7 +59,7 @@ class Keeper:
     """The session with one host, whichever connection carries it.
 
     :param told: gets each new state of the link; called on the event loop, must not block.
-    :param topics: that will be subscribed to at once, see ``AgentSession.start``.
+    :param topics: that will be subscribed to at once, see ``session.Opening``.
     :param connect_seconds: for one connection, up to the agent's hello.
     :param request_seconds: for each answer; None leaves it to the session.
     :param prompter: as for ``connect.reach``.

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import AsyncGenerator, Sequence
+from dataclasses import dataclass
 from typing import Any, Self
 
 from eagle_console import __version__
@@ -46,8 +47,28 @@ SLOW_OPERATIONS = {"disk": 600.0}
 """Operations that wait for work on the host, with their time: the first pass over a large workspace."""
 
 
+@dataclass(frozen=True)
+class Opening:
+    """The console's first words to an agent: who it is, what it works on, and the topics that it wants at once.
+
+    They can be sent before the agent runs: it answers them as soon as it does.
+    """
+
+    hello: Hello
+    subscriptions: tuple[Subscribe, ...] = ()
+
+    @classmethod
+    def of(cls, workspace: str | None, readonly: bool, topics: Sequence[str] = ()) -> Self:
+        hello = Hello((PROTOCOL_VERSION,), f"eagle-console {__version__}", workspace, readonly)
+        return cls(hello, tuple(Subscribe(number, topic) for number, topic in enumerate(topics, 1)))
+
+    def encode(self) -> bytes:
+        frames: list[Frame] = [self.hello, *self.subscriptions]
+        return b"".join(encode_line(frame_to_wire(frame)) for frame in frames)
+
+
 class AgentSession:
-    """A live conversation. Made by ``start``; ended by ``close`` or by the loss of the link.
+    """A live conversation. Made by ``start`` or ``answered``; ended by ``close`` or by the loss of the link.
 
     :ivar hello: what the agent said about itself.
     """
@@ -84,27 +105,29 @@ class AgentSession:
         workspace: str | None = None,
         readonly: bool = False,
         request_seconds: float | None = None,
-        topics: Sequence[str] = (),
     ) -> Self:
-        """Exchanges the hellos with the agent that was just started in ``channel``.
+        """Exchanges the hellos with the agent that was just started in ``channel``; parameters as for ``answered``."""
+        opening = Opening.of(workspace, readonly)
+        await channel.write(opening.encode())
+        return await cls.answered(channel, host, opening, request_seconds)
+
+    @classmethod
+    async def answered(
+        cls, channel: Channel, host: str, opening: Opening, request_seconds: float | None = None
+    ) -> Self:
+        """The session with an agent that was sent ``opening``; ``subscribe`` without arguments gives its topics.
 
         :param host: the name to use in messages.
         :param request_seconds: the time for each answer instead of ``REQUEST_SECONDS``.
-        :param topics: asked for together with the hello, which saves a round trip; ``subscribe`` without arguments
-            then gives what has come of them.
         :raises AgentError: when it is not an agent that we can talk to.
         :raises ConnectionLost: when the link fails.
         """
-        hello = Hello((PROTOCOL_VERSION,), f"eagle-console {__version__}", workspace, readonly)
-        opening = [Subscribe(number, topic) for number, topic in enumerate(topics, 1)]
-        frames: list[Frame] = [hello, *opening]
-        await channel.write(b"".join(encode_line(frame_to_wire(frame)) for frame in frames))
         answer, _ = await _read_frame(channel, host)
         if isinstance(answer, Bye):
             raise AgentError(f"the agent on {host} refuses: {answer.reason}")
         if not isinstance(answer, AgentHello):
             raise AgentError(f"the agent on {host} did not introduce itself")
-        return cls(channel, answer, host, request_seconds, opening)
+        return cls(channel, answer, host, request_seconds, opening.subscriptions)
 
     async def request(self, op: str, args: dict[str, Any] | None = None, key: str | None = None) -> dict[str, Any]:
         """The answer to one operation.

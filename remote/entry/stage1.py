@@ -6,12 +6,13 @@ agent's.
 
 The console says, as one length-prefixed JSON object::
 
-    {"marker": random text, "bundles": {"linux-x86_64": sha256, "any": sha256}}
+    {"marker": random text, "bundles": {"linux-x86_64": sha256, "any": sha256}, "ahead": bytes}
 
 Stage 1 answers with two lines on stdout, of which the first ends all noise of the login shell's rc files: the marker,
 then ``{"python": ..., "variant": ..., "have": directory or null}``. Without a directory the bundle follows,
-length-prefixed and compressed; the answer is a line ``{"have": directory}`` or ``{"error": reason}``. Then the agent
-starts in this process.
+length-prefixed and compressed, behind as many bytes as ``ahead`` says: the console's first words to the agent, which it
+sent in the hope that the bundle is there and sends again behind the bundle. The answer is a line
+``{"have": directory}`` or ``{"error": reason}``. Then the agent starts in this process.
 """
 
 from __future__ import annotations
@@ -228,6 +229,7 @@ def main() -> None:
     directory = find(name, uid)
     say({"python": sys.version.split()[0], "executable": sys.executable, "variant": variant, "have": directory})
     if directory is None:
+        read_exactly(order.get("ahead", 0))
         try:
             directory = install(read_message(), sha, name, uid)
         except Unusable as error:

@@ -122,17 +122,17 @@ def _caught_up(reading: Reading, log: str) -> bool:
 
 
 async def flapping(host: World) -> Measured:
-    """The link comes and goes: 8 s down, 6 s up, three times. Complete, and no more agents than the lease allows."""
-    bench = host.job(50)
+    """The link comes and goes. Complete, and no more agents than the lease allows."""
+    bench = host.job(70)
     most = 0
     async with watched(host) as watch:
         await until(lambda: watch.live, 30, "live")
         reading = Reading(watch, bench)
-        for _ in range(3):
+        for seconds in FLAPS:
             host.link.becomes(DOWN)
-            await asyncio.sleep(8)
+            await asyncio.sleep(seconds)
             host.link.becomes(FAR)
-            await asyncio.sleep(6)
+            await asyncio.sleep(4)
             most = max(most, len(host.agents()))
         back = await until(lambda: watch.live, 30, "live")
         job = await reading.is_complete(60)
@@ -182,6 +182,9 @@ async def killed_consoles(host: World) -> Measured:
     return measured
 
 
+FLAPS = (2, 5, 8, 12, 16)
+"""Seconds for which a flapping link is down."""
+
 LOSSY = replace(FAR, lost_there=0.05, lost_back=0.05)
 ASYMMETRIC = replace(FAR, lost_back=0.2)
 
@@ -199,7 +202,7 @@ SCENARIOS = {
     "100 ms, 5 % lost each way": Scenario(lambda host: lossy(host, LOSSY), LOSSY),
     "100 ms, 20 % lost on the way back": Scenario(lambda host: lossy(host, ASYMMETRIC)),
     "black hole of 30 s": Scenario(black_hole),
-    "flapping, 8 s down and 6 s up": Scenario(flapping),
+    "flapping, 2 to 16 s down, 4 s up": Scenario(flapping),
     "another address": Scenario(new_address),
     "console killed": Scenario(killed_consoles),
 }

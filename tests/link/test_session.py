@@ -13,7 +13,7 @@ import pytest
 from eagle_console.link import session as session_module
 from eagle_console.link.errors import AgentError, ConnectionLost, LinkTimeout
 from eagle_console.link.inbox import MAX_WAITING
-from eagle_console.link.session import AgentSession
+from eagle_console.link.session import AgentSession, Opening
 from eagle_console.link.transport import Channel
 from remote.protocol.codec import MAX_FRAME_BYTES
 from remote.protocol.errors import RequestError
@@ -189,6 +189,24 @@ async def test_a_subscription_that_the_agent_ends_raises() -> None:
         agent.say({**event(sub, "log", {}), "data": None, "error": {"code": "not_found", "message": "no job"}})
         with pytest.raises(RequestError, match="no job"):
             await reading
+
+
+async def test_topics_of_the_opening_come_without_being_asked_for_again() -> None:
+    agent = PlayedAgent()
+    opening = Opening.of("/data", False, ("gpus", "jobs"))
+    await agent.write(opening.encode())
+    agent.say(HELLO)
+    session = await AgentSession.answered(agent, "box", opening)
+    assert [(await agent.hear("sub"))["topic"] for _ in range(2)] == ["gpus", "jobs"]
+    agent.say(event(2, "jobs", {"jobs": []}))
+    jobs = session.subscribe("jobs")
+    assert (await jobs.__anext__()).data == {"jobs": []}
+    await jobs.aclose()
+    assert (await agent.hear("unsub"))["sub"] == 2
+    again = asyncio.create_task(session.subscribe("jobs").__anext__())
+    assert (await agent.hear("sub"))["sub"] == 3  # a second subscription is one of its own
+    again.cancel()
+    await session.close()
 
 
 @pytest.mark.parametrize(
