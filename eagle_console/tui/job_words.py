@@ -8,6 +8,7 @@ from eagle_console import format as fmt
 from eagle_console.text import clean
 from pipeline.plan.catalog import stage_named
 from remote.protocol import jobs
+from remote.protocol.adopted import is_adopted
 from remote.protocol.jobs import Job
 
 _STYLES = {
@@ -69,7 +70,9 @@ def loading_seconds(job: Job, seconds: float | None) -> float | None:
     """
     if not job.progress.ready:
         return seconds
-    return job.progress.phases[-1].start if job.progress.phases else None
+    if job.progress.phases:
+        return job.progress.phases[-1].start
+    return None if is_adopted(job.id) else seconds
 
 
 def lost_by_stopping(job: Job, seconds: float | None) -> str:
