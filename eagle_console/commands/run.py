@@ -46,7 +46,11 @@ async def _launch(call: Invocation, client: HostClient, request: LaunchRequest) 
 
 async def _launch_and_follow(call: Invocation, client: HostClient, request: LaunchRequest) -> ExitCode:
     job = await _launch(call, client, request)
-    return _report(call, await _Follower(call, client, job).until_settled())
+    try:
+        return _report(call, await _Follower(call, client, job).until_settled())
+    except asyncio.CancelledError:
+        call.out.say(f"{job.id} goes on; eagle-console stop {call.target.profile.name} {job.id} ends it")
+        raise
 
 
 def _request(call: Invocation) -> LaunchRequest:

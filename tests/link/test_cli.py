@@ -124,6 +124,17 @@ def test_ctrl_c_leaves_the_job_running(console: Console) -> None:
     assert console.json("jobs", "box")["jobs"][0]["state"] == "ready"
 
 
+def test_ctrl_c_while_a_load_is_followed_says_that_it_goes_on(console: Console) -> None:
+    launching = console.start("run", "box", "serve", f"port={console.port}", "--follow")
+    assert launching.stderr is not None
+    job = launching.stderr.readline().split()[1]
+    launching.send_signal(signal.SIGINT)
+    _, err = launching.communicate(timeout=20)
+    assert launching.returncode == 130
+    assert err.splitlines()[-1] == f"{job} goes on; eagle-console stop box {job} ends it"
+    assert console.json("jobs", "box")["jobs"][0]["state"] in ("starting", "running", "ready")
+
+
 def test_killing_the_console_in_the_middle_loses_nothing(console: Console) -> None:
     following = console.start("run", "box", "serve", f"port={console.port}", "--follow")
     assert following.stderr is not None
