@@ -79,28 +79,34 @@ class _Fetch:
         if kept:
             self._call.out.say(f"going on with {self._place.part}; what is there is compared with the host first")
         if self.manifest.left_out:
-            self._call.out.say(f"left out: {plural(self.manifest.left_out, 'symbolic link or special file', 'links')}")
+            left_out = plural(
+                self.manifest.left_out, "symbolic link or special file", "symbolic links and special files"
+            )
+            self._call.out.say(f"not fetched: {left_out}")
         return Download(self.manifest, self._place.part, kept, self.progress)
 
     @asynccontextmanager
     async def _painted(self) -> AsyncIterator[None]:
         """Shows the progress meanwhile: one line that changes on a terminal, else a line each ten percent."""
-        painting = asyncio.create_task(self._paint())
+        painting = asyncio.create_task(self._paint_on())
         try:
             yield
         finally:
             painting.cancel()
-            self.progress.mark(time.monotonic())
+            self._paint()
             self._call.out.end_moving_line()
 
-    async def _paint(self) -> None:
+    async def _paint_on(self) -> None:
         while True:
-            self.progress.mark(time.monotonic())
-            if self._call.out.moves:
-                self._call.out.moving_line(self.progress.words())
-            elif self.progress.passed_step():
-                self._call.out.say(self.progress.words())
+            self._paint()
             await asyncio.sleep(PAINT_SECONDS)
+
+    def _paint(self) -> None:
+        self.progress.mark(time.monotonic())
+        if self._call.out.moves:
+            self._call.out.moving_line(self.progress.words())
+        elif self.progress.passed_step():
+            self._call.out.say(self.progress.words())
 
 
 def _report(call: Invocation, fetch: _Fetch, place: Place, seconds: float) -> None:

@@ -242,6 +242,12 @@ class ProcessChannel(Channel):
                 pass  # it ended by itself just now
             await self._process.wait()
         self._pump.cancel()
+        try:
+            async with asyncio.timeout(CLOSE_SECONDS):
+                while await self._stdout.read(READ_BYTES):
+                    pass  # what nobody reads any more would keep the pipe open
+        except TimeoutError:
+            pass  # somebody else has it too
 
     async def _read_stderr(self) -> None:
         while data := await self._errors.read(READ_BYTES):
