@@ -52,7 +52,7 @@ typed = st.one_of(
     st.builds(lambda sub: {"t": "unsub", "sub": sub}, hostile.small),
     st.builds(lambda tag, fields: {**fields, "t": tag}, st.sampled_from(["", "x", "exec", "é"]), hostile.objects),
 )  # fmt: skip
-conversations = st.tuples(st.lists(hostile.lines(typed), min_size=150, max_size=300), hostile.broken(typed))
+conversations = st.tuples(st.lists(hostile.lines(typed), min_size=160, max_size=300), hostile.broken(typed))
 
 
 def snapshot(*folders: Path) -> dict[str, tuple[int, int, str]]:
@@ -128,7 +128,7 @@ def test_whatever_a_console_says_the_agent_answers_or_ends_and_changes_nothing(
     before = snapshot(workspace, home)
     said: Counter[str] = Counter()
 
-    @settings(hostile.ONE_PASS, max_examples=25)
+    @settings(hostile.ONE_PASS, max_examples=32 * hostile.EFFORT)
     @given(conversations)
     def talk(conversation: tuple[list[bytes], bytes]) -> None:
         typed_lines, last = conversation

@@ -69,7 +69,7 @@ typed = st.one_of(
     st.just(frame_to_wire(replace(HELLO, readonly=True, workspace="/somewhere/else"))),
 )  # fmt: skip
 conversations = st.tuples(
-    st.lists(hostile.lines(typed), min_size=25, max_size=80), hostile.broken(typed), st.integers(1, 4096)
+    st.lists(hostile.lines(typed), min_size=34, max_size=80), hostile.broken(typed), st.integers(1, 4096)
 )
 
 
@@ -141,7 +141,7 @@ async def converse(said: bytes, step: int) -> HostileAgent:
 def test_whatever_an_agent_says_the_console_only_asks_what_it_was_told_to() -> None:
     said: Counter[str] = Counter()
 
-    @settings(hostile.ONE_PASS, max_examples=150)
+    @settings(hostile.ONE_PASS, max_examples=150 * hostile.EFFORT)
     @given(conversations)
     def talk(conversation: tuple[list[bytes], bytes, int]) -> None:
         typed_lines, last, step = conversation
