@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from bench import connect, screen
+from bench import connect, get, screen
 
 
 def main() -> int:
@@ -20,6 +20,9 @@ def main() -> int:
     write("\nAt rest, eight GPUs at 1 Hz, 120x34 (budget: agent 1 % and 45 MB, console 5 % and 30 kB/s)\n")
     for cost in screen.run():
         write(f"  {cost}\n")
+    write("\nA file of 1 GB over a real sshd on loopback (budget: a third of cat)\n")
+    for rates in get.run():
+        write(f"  {rates}\n")
     return 0
 
 
