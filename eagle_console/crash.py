@@ -18,12 +18,21 @@ from eagle_console import __version__
 from eagle_console.config import state_dir
 
 _SECRET_NAMES = re.compile(r"(?i)(\b[\w-]*(?:token|secret|password|passphrase|api[_-]?key)[\w-]*\s*[=:]\s*)\S+")
+_SECRET_VARIABLES = re.compile(r"(?i)token|secret|password|passphrase|api_?key|credential")
+_MIN_SECRET = 8  # a shorter value would take ordinary words out of the text
+
 _SECRET_VALUES = re.compile(r"\b(?:hf_|sk-|ghp_|github_pat_)[A-Za-z0-9_-]{8,}")
 _USER_AT_HOST = re.compile(r"\b[\w.-]+@[\w.-]+")
 
 
 def redact(text: str) -> str:
-    """``text`` without tokens, passwords, the home directory's name and ``user@host`` addresses."""
+    """``text`` without tokens, passwords, the home directory's name and ``user@host`` addresses.
+
+    What the environment holds under a secret's name is taken out wherever it stands.
+    """
+    for name, value in os.environ.items():
+        if _SECRET_VARIABLES.search(name) and len(value) >= _MIN_SECRET:
+            text = text.replace(value, "<redacted>")
     text = text.replace(str(Path.home()), "~")
     text = _SECRET_NAMES.sub(r"\1<redacted>", text)
     text = _SECRET_VALUES.sub("<redacted>", text)

@@ -1,4 +1,4 @@
-"""Job directories that somebody else put into the workspace: they are shown, and lead no signal and no command astray."""
+"""Job directories that somebody else put into the workspace: shown, and no signal or command is led astray by them."""
 
 from __future__ import annotations
 

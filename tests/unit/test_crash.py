@@ -43,6 +43,14 @@ def test_redaction(text: str, kept: str, gone: str) -> None:
     assert kept in redacted and gone not in redacted
 
 
+def test_values_of_secret_variables_are_taken_out_wherever_they_stand(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_TOKEN", "correct-horse-battery")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "wJalrXUtnFEMI/K7MDENG")
+    monkeypatch.setenv("SHORT_TOKEN", "the")
+    text = crash.redact("KeyError: 'correct-horse-battery' in the url https://x/wJalrXUtnFEMI/K7MDENG/y")
+    assert text == "KeyError: '<redacted>' in the url https://x/<redacted>/y"
+
+
 def test_a_state_directory_that_cannot_be_written_is_no_second_crash(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
