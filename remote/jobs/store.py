@@ -82,6 +82,7 @@ class JobStore:
 
     def __init__(self, workspace: Optional[str]) -> None:
         self._lock = threading.RLock()
+        self._workspace = workspace or ""
         self.folder = records.job_folder(workspace) if workspace else None
         self._cache: dict[str, _Cached] = {}
         self._events: dict[str, tuple[_Signature, list[JobEvent]]] = {}
@@ -91,7 +92,12 @@ class JobStore:
         if self.folder is None:
             return JobList(problem="the profile names no workspace")
         try:
-            return _fitted(self._all())
+            found = self._all()
+            if not found:
+                os.stat(self._workspace)
+            return _fitted(found)
+        except FileNotFoundError:
+            return JobList(problem=f"the workspace {self._workspace} does not exist")
         except OSError as error:
             return JobList(problem=f"the job folder {self.folder} cannot be read: {error.strerror}")
 

@@ -166,6 +166,7 @@ def test_finding_a_job(folder: Folder) -> None:
 
 def test_no_workspace_and_no_folder() -> None:
     assert JobStore(None).list().problem
+    assert JobStore("/nonexistent").list().problem == "the workspace /nonexistent does not exist"
     assert JobStore("/nowhere/at/all").list().jobs == ()
     with pytest.raises(RequestError, match="there are: none"):
         JobStore("/nowhere/at/all").find("x")
