@@ -15,7 +15,8 @@ from eagle_console.config_file import append_profile, read_profile
 from eagle_console.exit_codes import ExitCode
 from eagle_console.link.connect import Target, connect, resolve
 from eagle_console.link.errors import UnknownHostKey
-from remote.protocol.stages import VERDICT_OK, Check
+from remote.protocol.errors import RequestError
+from remote.protocol.stages import VERDICT_BLOCKED, VERDICT_OK, Check
 
 _MAX_UNKNOWN = 9
 """Unknown keys to decide on: those of eight jump hosts and of the host itself."""
@@ -57,6 +58,8 @@ async def _tested(call: Invocation, target: Target) -> list[Check]:
             async with connect(target, call.timeout, TerminalPrompter()) as client:
                 checks.append(Check("link", VERDICT_OK, f"connected to {target.profile.address}"))
                 return checks + await host_checks(client, target.profile.context)
+        except RequestError as error:
+            return [*checks, Check("agent", VERDICT_BLOCKED, error.message, error.remedy)]
         except UnknownHostKey as unknown:
             accept_key(call, unknown.question)
     raise UsageError(f"more than {_MAX_UNKNOWN} unknown host keys on the way to {target.name}")
