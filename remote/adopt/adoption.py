@@ -22,7 +22,7 @@ from remote.protocol.adopted import ADOPTED, Adopted, AdoptedList
 from remote.protocol.errors import BAD_ARGUMENT, FAILED, NOT_FOUND, RequestError
 from remote.protocol.jobs import LogChunk, ProcessId
 
-SCAN_SECONDS = 2.5
+SCAN_SECONDS = 3.0
 """A scan younger than this is not repeated."""
 
 FIRST_LOOK_SECONDS = 4.0
