@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import pwd
 import shutil
 import socket
 import stat
@@ -15,6 +16,7 @@ from pathlib import Path
 
 import pytest
 from fixtures import ml_environment
+from fixtures.nvml import FakeNvml, gpus
 from link.odd_host import Asker
 from link.sshd import SshServer, introduce, target
 
@@ -167,6 +169,27 @@ def test_an_account_that_may_start_few_processes(
     )
     answer = Asker(capfd)(server, "jobs")
     assert (answer.code, sentence in answer.words) == (code, True), answer
+
+
+async def test_a_container_whose_driver_gives_the_host_s_pids(
+    start_sshd: StartSshd, console_home: Path, fake_nvml: FakeNvml
+) -> None:
+    """A pid that /proc does not show stays a pid with its memory; it borrows no name."""
+    strange = 4_194_303  # the largest pid that a kernel can be told to give
+    fake_nvml.install().write(*gpus(1), f"proc 0 {strange} 700", f"proc 0 {os.getpid()} 600")
+    server = start_sshd(environment=fake_nvml.environment)
+    introduce(server, console_home)
+    async with connect(target(server), 30) as client:
+        (gpu,) = (await client.gpus()).gpus
+        assert gpu.processes is not None
+        rows = {process.pid: process for process in gpu.processes}
+        assert rows[strange].memory == 700 * 2**20
+        assert (rows[strange].name, rows[strange].user, rows[strange].job) == (None, None, None)
+        assert rows[os.getpid()].user == our_name()
+
+
+def our_name() -> str:
+    return pwd.getpwuid(os.getuid()).pw_name
 
 
 @pytest.mark.parametrize(
