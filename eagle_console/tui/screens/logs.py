@@ -24,7 +24,7 @@ _FIRST_TAIL = 2_000
 
 
 class LogsScreen(ConsoleScreen):
-    """One log. It is read again from its tail after a lost connection, since what was missed is in that tail."""
+    """One log. After a lost connection it goes on where it was: the link's subscriptions move by themselves."""
 
     NAME = LOGS
     BINDINGS = bindings(LOGS)
