@@ -71,7 +71,7 @@ def _get(server: SshServer, home: Path, source: Path) -> float:
     command = [sys.executable, "-m", "eagle_console.cli", "get", server.address, str(source), "--json"]
     begin = time.monotonic()
     done = subprocess.run(
-        command, env={**environment, "PYTHONPATH": os.getcwd()}, cwd=home, check=True, capture_output=True, text=True
+        command, env={**environment, "PYTHONPATH": os.getcwd()}, cwd=home, check=True, stdout=subprocess.PIPE, text=True
     )
     seconds = time.monotonic() - begin
     copy = Path(json.loads(done.stdout)["destination"])

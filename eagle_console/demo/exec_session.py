@@ -1,4 +1,5 @@
-"""One command of the embedded host: ``/bin/sh -c COMMAND`` with its three streams pumped over an SSH channel.
+"""One command of the embedded host: ``/bin/sh -c COMMAND`` with its three streams pumped over an SSH channel, or a
+shell or command on a terminal.
 
 The pumps are our own because asyncssh's redirection loses output when the process exits. Pauses go both ways: a slow
 client stops the reading of the command's output, a slow command stops the client.
@@ -14,6 +15,8 @@ from collections.abc import Mapping
 
 import asyncssh
 
+from eagle_console.demo.terminal import OnTerminal
+
 READ_BYTES = 65536
 PAUSE_BYTES = 1024 * 1024
 """So much input may wait for the command before the client is told to pause."""
@@ -24,11 +27,14 @@ HANGUP_SECONDS = 5.0
 LAST_WORDS_BYTES = 1024 * 1024
 """So much output is thrown away after a lost connection, so that a command can come to its end; more has to wait."""
 
+LAST_SHOW_SECONDS = 1.0
+"""For what a shell wrote just before its end; a process that it left behind may keep its terminal."""
+
 EXTENDED_DATA_STDERR = 1  # RFC 4254, section 5.2
 
 
 class ExecSession(asyncssh.SSHServerSession[bytes]):
-    """A session that runs one command; a shell, a terminal and a subsystem are refused.
+    """A session that runs one command, or a shell on a terminal; a subsystem is refused.
 
     :param environment: the command's whole environment.
     :param cwd: where it starts.
@@ -39,7 +45,9 @@ class ExecSession(asyncssh.SSHServerSession[bytes]):
         self._environment = environment
         self._cwd = cwd
         self._tasks = tasks
-        self._command = ""
+        self._command: str | None = None
+        self._terminal_size: tuple[int, int] | None = None
+        self._terminal: OnTerminal | None = None
         self._channel: asyncssh.SSHServerChannel[bytes] | None = None
         self._process: asyncio.subprocess.Process | None = None
         self._input: deque[bytes] = deque()
@@ -56,11 +64,17 @@ class ExecSession(asyncssh.SSHServerSession[bytes]):
     def connection_made(self, chan: asyncssh.SSHServerChannel[bytes]) -> None:
         self._channel = chan
 
-    def pty_requested(self, term_type: str, term_size: object, term_modes: object) -> bool:
-        return False
+    def pty_requested(self, term_type: str, term_size: tuple[int, int, int, int], term_modes: object) -> bool:
+        self._terminal_size = (term_size[0], term_size[1])
+        self._environment = {**self._environment, "TERM": term_type}
+        return True
+
+    def terminal_size_changed(self, width: int, height: int, pixwidth: int, pixheight: int) -> None:
+        if self._terminal is not None:
+            self._terminal.resize((width, height))
 
     def shell_requested(self) -> bool:
-        return False
+        return self._terminal_size is not None
 
     def subsystem_requested(self, subsystem: str) -> bool:
         return False
@@ -70,7 +84,7 @@ class ExecSession(asyncssh.SSHServerSession[bytes]):
         return True
 
     def session_started(self) -> None:
-        task = asyncio.create_task(self._run())
+        task = asyncio.create_task(self._run() if self._terminal_size is None else self._run_on_terminal())
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -105,7 +119,7 @@ class ExecSession(asyncssh.SSHServerSession[bytes]):
     # The command.
 
     async def _run(self) -> None:
-        assert self._channel is not None
+        assert self._channel is not None and self._command is not None
         try:
             self._process = process = await asyncio.create_subprocess_exec(
                 "/bin/sh",
@@ -132,11 +146,59 @@ class ExecSession(asyncssh.SSHServerSession[bytes]):
         finally:
             for helper in helpers:
                 helper.cancel()
-        if not self._lost.is_set():
+        self._tell_end(code)
+
+    async def _run_on_terminal(self) -> None:
+        assert self._channel is not None and self._terminal_size is not None
+        try:
+            terminal = await OnTerminal.start(self._command, self._environment, self._cwd, self._terminal_size)
+        except OSError as error:
+            self._channel.write(f"no shell can be started: {error}\r\n".encode())
+            self._channel.exit(255)
+            return
+        self._terminal, self._process = terminal, terminal.process
+        showing = asyncio.create_task(self._show(terminal))
+        helpers = [asyncio.create_task(self._type(terminal)), showing]
+        ended, lost = asyncio.create_task(terminal.process.wait()), asyncio.create_task(self._lost.wait())
+        await asyncio.wait({ended, lost}, return_when=asyncio.FIRST_COMPLETED)
+        if ended.done():
+            await asyncio.wait({showing}, timeout=LAST_SHOW_SECONDS)  # what it wrote last
+        self._terminal = None
+        for helper in (*helpers, lost):
+            helper.cancel()
+        await asyncio.gather(*helpers, lost, return_exceptions=True)
+        terminal.close()
+        self._signal(signal.SIGHUP)
+        await asyncio.wait({ended}, timeout=HANGUP_SECONDS)
+        self._signal(signal.SIGKILL)
+        self._tell_end(await ended)
+
+    async def _show(self, terminal: OnTerminal) -> None:
+        assert self._channel is not None
+        while data := await terminal.read():
+            await self._writable.wait()
+            self._channel.write(data)
+
+    async def _type(self, terminal: OnTerminal) -> None:
+        while not (self._input_ended and not self._input):
+            while self._input:
+                data = self._input.popleft()
+                await terminal.write(data)
+                self._taken(len(data))
+            self._input_event.clear()
+            await self._input_event.wait()
+
+    def _tell_end(self, code: int) -> None:
+        if not self._lost.is_set() and self._channel is not None:
             if code < 0:
                 self._channel.exit_with_signal(signal.Signals(-code).name.removeprefix("SIG"))
             else:
                 self._channel.exit(code)
+
+    def _taken(self, count: int) -> None:
+        self._input_size -= count
+        if self._input_size <= PAUSE_BYTES // 2 and self._channel and not self._lost.is_set():
+            self._channel.resume_reading()
 
     async def _pump_input(self, stdin: asyncio.StreamWriter) -> None:
         try:
@@ -145,9 +207,7 @@ class ExecSession(asyncssh.SSHServerSession[bytes]):
                     data = self._input.popleft()
                     stdin.write(data)
                     await stdin.drain()
-                    self._input_size -= len(data)
-                    if self._input_size <= PAUSE_BYTES // 2 and self._channel and not self._lost.is_set():
-                        self._channel.resume_reading()
+                    self._taken(len(data))
                 if self._input_ended:
                     break
                 self._input_event.clear()

@@ -79,7 +79,7 @@ class DemoHost:
             server_host_keys=[keys.host],
             server_factory=lambda: _Server(keys.client, environment, self._connections, self._tasks),
             encoding=None,
-            allow_pty=False,
+            line_editor=False,
             agent_forwarding=False,
             x11_forwarding=False,
             allow_scp=False,

@@ -171,3 +171,30 @@ def test_the_system_ssh(sshd: SshServer, console_home: Path) -> None:
         terminal.until("size 33 101")
         terminal.type("exit 21\n")
         assert terminal.ended() == 21
+
+
+def test_the_embedded_host(console_home: Path) -> None:
+    with Terminal(console_home, "shell", "demo") as terminal:
+        terminal.type("echo size $(stty size) in $EAGLE_CONSOLE_DEMO\n")
+        terminal.until("size 33 101 in 1")
+        terminal.resize(44, 122)
+        terminal.type("sleep 0.2; echo now $(stty size)\n")
+        terminal.until("now 44 122")
+        terminal.type("sh -c 'echo begun; exec sleep 60'\n")
+        terminal.until("begun\r")
+        terminal.type("\x03")
+        terminal.until("^C")
+        terminal.type("exit 11\n")
+        assert terminal.ended() == 11
+    with Terminal(console_home, "shell", "demo", "--", "sh", "-c", "kill -9 $$") as terminal:
+        assert terminal.ended() == 128 + signal.SIGKILL
+
+
+def test_a_lost_link_ends_the_shell_of_the_embedded_host(console_home: Path) -> None:
+    with Terminal(console_home, "shell", "demo") as terminal:
+        terminal.type("trap '' HUP; echo 'pi'd $$.\n")
+        terminal.until("pid ")
+        pid = int(terminal.until(".\r"))
+        terminal.process.send_signal(signal.SIGTERM)
+        assert terminal.ended() == 128 + signal.SIGTERM
+        assert not Path(f"/proc/{pid}").exists()

@@ -189,12 +189,12 @@ async def test_only_its_own_key_is_accepted(home: Path) -> None:
                     pass
 
 
-async def test_everything_but_a_command_is_refused(home: Path) -> None:
+async def test_everything_but_commands_and_terminals_is_refused(home: Path) -> None:
     async with DemoHost(home) as host, connection(host) as client:
         with pytest.raises(asyncssh.ChannelOpenError):
             await client.run()
-        with pytest.raises(asyncssh.ChannelOpenError):
-            await client.run("true", request_pty="force", term_type="xterm")
+        on_terminal = await client.run("stty size; tty; echo $TERM", term_type="xterm", term_size=(101, 33))
+        assert str(on_terminal.stdout).startswith("33 101\r\n/dev/") and str(on_terminal.stdout).endswith("xterm\r\n")
         with pytest.raises(asyncssh.ChannelOpenError):
             await client.start_sftp_client()
         with pytest.raises(asyncssh.ChannelOpenError):
