@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import shlex
 from typing import TYPE_CHECKING, cast
 
@@ -62,7 +63,7 @@ def _tell(call: Invocation, job: Job, port: int, local_port: int, note: str) -> 
     call.out.line(url)
     call.out.line(f"model {model or UNKNOWN}")
     if model:
-        body = f'{{"model": "{model}", "prompt": "Hello", "max_tokens": 16}}'
+        body = json.dumps({"model": model, "prompt": "Hello", "max_tokens": 16})
         call.out.line(f"  curl {url}/v1/completions -H 'Content-Type: application/json' -d {shlex.quote(body)}")
     if note:
         call.out.say(note)
