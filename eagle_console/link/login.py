@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import importlib.util
 from collections.abc import Sequence
+from pathlib import Path
 
 import asyncssh
 
@@ -26,7 +28,7 @@ class Login(asyncssh.SSHClient):
     :ivar seen: the host key that was shown and is not known.
     :ivar certificate: whether the host showed a certificate of an unknown authority.
     :ivar stopped: why the login must not go on: a question was cancelled, or the host did not wait for its answer.
-    :ivar unasked: the first question that nobody was there for.
+    :ivar unasked: a question that could have let us in, and why it was not asked.
     """
 
     def __init__(self, host: str, user: str, prompter: Prompter, passphrases: dict[str, str]) -> None:
@@ -99,6 +101,21 @@ class Login(asyncssh.SSHClient):
 
         :raises KeyEncryptionError: when it is not to be had; the login goes on without this key.
         """
+        if not self.reached:
+            # asyncssh asks while it reads its keys only for one whose public part it cannot find, and then fails.
+            self.unasked = PromptCancelled(
+                f"the key {key_file} has a passphrase and no {key_file}.pub beside it, so it was not tried",
+                f"ssh-keygen -y -f {key_file} > {key_file}.pub; or ssh-add {key_file}",
+                asked=False,
+            )
+            raise asyncssh.KeyImportError("Passphrase not asked for")  # the word makes asyncssh pass the key over
+        if _needs_bcrypt(key_file):
+            self.unasked = self.unasked or PromptCancelled(
+                f"{self._host} takes the key {key_file}, and its passphrase cannot be used without the package bcrypt",
+                f"ssh-add {key_file}; or install bcrypt beside eagle-console",
+                asked=False,
+            )
+            raise asyncssh.KeyEncryptionError("bcrypt is missing")
         kept = self._passphrases.get(key_file)
         if kept is not None and _opens(key_file, kept):
             return kept
@@ -136,6 +153,13 @@ class Login(asyncssh.SSHClient):
             return None
         finally:
             del self._open[task]
+
+
+def _needs_bcrypt(key_file: str) -> bool:
+    """Whether the key is encrypted in OpenSSH's own way and nothing here can decrypt that."""
+    if importlib.util.find_spec("bcrypt") is not None:
+        return False
+    return b"BEGIN OPENSSH PRIVATE KEY" in Path(key_file).read_bytes()
 
 
 def _opens(key_file: str, passphrase: str) -> bool:

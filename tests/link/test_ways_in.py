@@ -114,6 +114,39 @@ async def test_without_a_terminal_the_key_to_add_is_named(sshd: SshServer, key: 
     assert caught.value.remedy == f"ssh-add {key}"
 
 
+async def test_without_bcrypt_nothing_is_asked_in_vain(
+    sshd: SshServer, key: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lock(key, "open sesame")
+    monkeypatch.setattr("eagle_console.link.login.importlib.util.find_spec", lambda name: None)
+    with pytest.raises(AuthenticationError, match="bcrypt") as caught:
+        await log_in(target(sshd), Person())
+    assert caught.value.remedy.startswith(f"ssh-add {key}")
+
+
+@pytest.fixture
+def pem_key(sshd: SshServer, console_home: Path) -> Path:
+    """A key in the old format, with a passphrase, that may log in."""
+    old = console_home / ".ssh" / "id_rsa"
+    ssh_keygen("-q", "-t", "rsa", "-b", "2048", "-m", "PEM", "-N", "open sesame", "-f", str(old))
+    (sshd.directory / "authorized_keys").write_text(old.with_suffix(".pub").read_text())
+    (console_home / ".ssh" / "config").write_text(f"Host *\n  IdentityFile {old}\n")
+    return old
+
+
+async def test_a_passphrase_of_an_old_pem_key(sshd: SshServer, pem_key: Path) -> None:
+    person = Person("wrong", "open sesame")
+    await log_in(target(sshd), person)
+    assert len(person.asked) == 2
+
+
+async def test_an_old_pem_key_without_its_public_part_is_named(sshd: SshServer, pem_key: Path) -> None:
+    pem_key.with_suffix(".pub").rename(pem_key.with_suffix(".gone"))
+    with pytest.raises(AuthenticationError, match=r"no .*id_rsa\.pub beside it") as caught:
+        await log_in(target(sshd), Person())
+    assert caught.value.remedy.startswith(f"ssh-keygen -y -f {pem_key} > {pem_key}.pub")
+
+
 async def test_an_agent_that_has_the_key_makes_the_question_needless(
     sshd: SshServer, key: Path, agent: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
