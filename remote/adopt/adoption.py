@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import json
 import os
 import pwd
 import threading
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from typing import Optional
 
 from remote import procfs
@@ -19,6 +20,7 @@ from remote.jobs import logreading
 from remote.policy import Policy
 from remote.protocol import adopted, jobs
 from remote.protocol.adopted import ADOPTED, Adopted, AdoptedList
+from remote.protocol.codec import to_wire
 from remote.protocol.errors import BAD_ARGUMENT, FAILED, NOT_FOUND, RequestError
 from remote.protocol.jobs import LogChunk, ProcessId
 
@@ -31,7 +33,11 @@ FIRST_LOOK_SECONDS = 4.0
 ENDED_SECONDS = 120.0
 """How long a program stays listed after its end; one that somebody asked to watch stays for good."""
 
-MAX_RECORDS = 100
+MAX_WATCHES = 64
+"""Programs that are watched at once: any user of the host can start what looks like one."""
+
+LIST_BYTES = 200 * 1024
+"""Of the 256 KiB of a frame, for the list."""
 
 
 class Adoption:
@@ -47,6 +53,7 @@ class Adoption:
         self._lock = threading.RLock()
         self._watches: dict[str, Watch] = {}
         self._scanned = float("-inf")
+        self._left_out = 0
 
     def list(self) -> AdoptedList:
         """Everything that runs now or ended a short while ago, the newest first."""
@@ -57,7 +64,7 @@ class Adoption:
         for watch in watches:
             watch.wait(max(0.0, deadline - time.monotonic()))
         records = sorted((watch.snapshot() for watch in watches), key=lambda record: -(record.started or 0.0))
-        return AdoptedList(tuple(records[:MAX_RECORDS]), self._finder.unseen)
+        return _fitted(records, self._finder.unseen, self._left_out)
 
     def adopt(self, log: Optional[str], pid: Optional[int]) -> Adopted:
         """Watches a log, a process, or a process with its log, because somebody asks for it; changes nothing.
@@ -142,12 +149,16 @@ class Adoption:
                 if watch.record.state == jobs.STOPPING
                 for process in watch.record.processes
             }
-            for name, program in found.items():
+            self._left_out = 0
+            for name, program in sorted(found.items(), key=lambda item: not _is_own(item[1].uid)):
                 if program.main in ending:
                     continue  # what a server leaves while it is ended is no orphan of its own
                 watch = self._watches.get(name)
                 if watch is None or watch.record.main != program.main:
-                    self._add(_record(name, program), program)
+                    if len(self._watches) < MAX_WATCHES:
+                        self._add(_record(name, program), program)
+                    else:
+                        self._left_out += 1
                 elif not watch.over and watch.record.state != jobs.STOPPING:
                     watch.update(processes=program.processes)
             self._forget()
@@ -224,7 +235,7 @@ def _record(name: str, program: Found, log: Optional[str] = None) -> Adopted:
         main=main,
         processes=program.processes,
         user=_user(program.uid),
-        own=program.uid is not None and os.geteuid() in (0, program.uid),
+        own=_is_own(program.uid),
         command_line=recognising.redact(program.argv) if program.argv is not None else None,
         cwd=_cwd(main.pid),
         started=started,
@@ -236,6 +247,23 @@ def _record(name: str, program: Found, log: Optional[str] = None) -> Adopted:
         log_note="as asked" if log else "",
         watched=log is not None,
     )
+
+
+def _is_own(uid: Optional[int]) -> bool:
+    """Whether this user may end a process of that user."""
+    return uid is not None and os.geteuid() in (0, uid)
+
+
+def _fitted(records: Sequence[Adopted], unseen: int, left_out: int) -> AdoptedList:
+    """As many records as fit into a frame, in their order."""
+    budget = LIST_BYTES
+    kept = []
+    for record in records:
+        budget -= len(json.dumps(to_wire(record), separators=(",", ":"))) + 1
+        if budget < 0:
+            break
+        kept.append(record)
+    return AdoptedList(tuple(kept), unseen, left_out + len(records) - len(kept))
 
 
 def _merged(known: Adopted, asked: Adopted) -> Adopted:

@@ -23,6 +23,9 @@ YOUNG_SECONDS = 120.0
 TURNS = 10
 """Old processes are read again in one of so many scans."""
 
+MAX_COMMAND_BYTES = 64 * 1024
+"""Of a command line; the kernel allows megabytes, and anybody can make one."""
+
 MAX_DEPTH = 64
 """Ancestors that are climbed: /proc changes while it is read, so that a circle can appear in it."""
 
@@ -207,7 +210,8 @@ def _read(pid: int) -> Optional[_Entry]:
 def command(pid: int) -> Optional[tuple[str, ...]]:
     """The words of a process's command line, empty for a kernel thread; None when they cannot be read."""
     try:
-        data = Path(f"/proc/{pid}/cmdline").read_bytes()
+        with open(f"/proc/{pid}/cmdline", "rb") as file:
+            data = file.read(MAX_COMMAND_BYTES)
     except OSError:
         return None
     return tuple(word.decode("utf-8", "replace") for word in data.rstrip(b"\0").split(b"\0")) if data else ()

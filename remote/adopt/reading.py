@@ -16,6 +16,9 @@ from remote.watch import failures, training, vllm_load, vllm_wording
 from remote.watch import lines as vllm_lines
 
 _START = re.compile(r"vLLM API server version |[ ▄█▀]+version \d")
+_ACCESS = ' HTTP/1.1" '
+"""uvicorn's word about a request: most of what a server says for weeks, and nothing about its start."""
+
 _RANK = {name: place for place, name in enumerate(vllm_wording.PHASES)}
 _BUILD = _RANK[vllm_wording.BUILD]
 
@@ -35,7 +38,7 @@ class LogReading:
         self._load = vllm_load.initial()
         self._scan: Any = failures.initial()
         self._training = training.initial()
-        self._since = 0.0  # phases that began earlier began at times that nobody knows
+        self._since = -1.0  # phases that did not begin after it began at times that nobody knows
         self._healthy = False
         self._completed: Optional[float] = None  # when a start that was over before we came said so
         self.path = path
@@ -72,8 +75,8 @@ class LogReading:
     def progress(self, at: float) -> Progress:
         """The load as far as the log tells it; phases whose times are not known are left out."""
         told = vllm_load.progress(self._load, at, self._healthy)
-        phases = tuple(phase for phase in told.phases if phase.start >= self._since)
-        if self._since and self._healthy:
+        phases = tuple(phase for phase in told.phases if phase.start > self._since)
+        if self._since >= 0 and self._healthy:
             phases = ()  # it was ready before we came
         return dataclasses.replace(told, phases=phases)
 
@@ -110,7 +113,7 @@ class LogReading:
         begins = self._first_of_start(lines, begins)
         lines = lines[begins:]
         ages = stamps.ages(lines, self._started, modified) if self._started is not None and lines else None
-        self._since = 0.0 if ages is not None or not lines else max(at, 0.001)
+        self._since = -1.0 if ages is not None or not lines else at
         for place, line in enumerate(lines):
             age = min(ages[place], at) if ages is not None else at
             complete = self._load.startup_complete
@@ -131,6 +134,8 @@ class LogReading:
         self._load, self._scan, self._completed = vllm_load.initial(), failures.initial(), None
 
     def _read_load(self, line: str, at: float) -> None:
+        if _ACCESS in line:
+            return
         self._load = vllm_load.read_line(self._load, line, at)
         self._scan = failures.read_line(self._scan, line)
 

@@ -24,14 +24,16 @@ DEFAULT_PORT = 8000
 _PYTHON = re.compile(r"python[\d.]*$|pypy[\d.]*$")
 _TITLE = re.compile(r"(?:\S+::)?VLLM::(?P<name>\S+)|^VLLM::(?P<plain>\S+)")
 _SERVER_MODULES = re.compile(r"vllm\.entrypoints\.(?:openai\.)?(?:\w+\.)*(?:api_server|run_server)$")
+_TRAINING_SCRIPT = re.compile(r"(?:[\w-]*[_-])?speculators?[\w-]{0,60}train\w{0,20}\.py$")
+_MAX_PROGRAM = 200
 _TRAINING_MODULES = ("speculators.train", "speculators.train.cli", "speculators.train.__main__")
 _LAUNCHER_MODULES = ("torch.distributed.run", "torch.distributed.launch", "accelerate.commands.launch")
 _SECRET_OPTION = re.compile(r"(?i)(?:api[-_]?key|token|secret|password|passwd|credential|authorization)(?:s)?$")
 _SECRET_WORD = re.compile(
-    r"(?P<name>(?i:[\w-]*(?:api[-_]?key|token|secret|password|passwd)[\w-]*))(?P<equals>[\"']?\s*[=:]\s*[\"']?)(?P<value>[^\s,'\"}]+)"
+    r"(?P<name>(?i:[\w-]{0,40}(?:api[-_]?key|token|secret|password|passwd)[\w-]{0,40}))(?P<equals>[\"']?\s*[=:]\s*[\"']?)(?P<value>[^\s,'\"}]+)"
 )
 _SECRET_VALUE = re.compile(r"\b(?:hf_[A-Za-z0-9]{16,}|sk-[A-Za-z0-9_-]{16,}|gh[pousr]_[A-Za-z0-9]{20,})")
-_URL_PASSWORD = re.compile(r"(?P<scheme>\w+://[^/\s:@]+:)[^@\s/]+@")
+_URL_PASSWORD = re.compile(r"(?P<scheme>\w{1,20}://[^/\s:@]{1,200}:)[^@\s/]{1,200}@")
 _NOT_SECRET = re.compile(r"(?i)max|num|batch|len|freq|tokens|tokenizer|budget|path|parser|id$")
 
 
@@ -77,7 +79,7 @@ def recognise(argv: Sequence[str]) -> Optional[Recognised]:
         return _training(rest[1:])
     if program.startswith("-m ") and program[3:] in _TRAINING_MODULES:
         return _training(rest)
-    if re.search(r"(?:^|[/_-])speculators?[\w-]*train\w*\.py$", program) or program.endswith("speculators/train.py"):
+    if _TRAINING_SCRIPT.match(base[:_MAX_PROGRAM]) or program.endswith("speculators/train.py"):
         return _training(rest)
     if base in ("torchrun", "accelerate") or (program.startswith("-m ") and program[3:] in _LAUNCHER_MODULES):
         return _launcher(rest)
@@ -92,8 +94,11 @@ def is_part(argv: Sequence[str]) -> bool:
 def redact(argv: Sequence[str]) -> str:
     """The command line for people: words with spaces quoted, the values of secret options and tokens hidden."""
     words: list[str] = []
-    hide = False
-    for word in argv:
+    hide, room = False, MAX_COMMAND_LINE
+    for word in (word[:MAX_COMMAND_LINE] for word in argv):
+        if room < 0:
+            break
+        room -= len(word) + 1
         name, equals, _ = word.partition("=")
         if hide and not word.startswith("--"):
             words.append(SECRET)  # an option such as --api-key takes several values

@@ -73,10 +73,15 @@ class Adopted:
 
 @dataclass(frozen=True)
 class AdoptedList:
-    """Everything found, the newest first. ``unseen`` counts processes of others whose command line is hidden."""
+    """Everything found, the newest first.
+
+    :param unseen: processes of others whose command line is hidden.
+    :param omitted: programs that are not watched or do not fit into a frame: those of others and old ones first.
+    """
 
     records: tuple[Adopted, ...] = ()
     unseen: int = 0
+    omitted: int = 0
 
 
 def is_adopted(name: str) -> bool:

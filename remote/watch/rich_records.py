@@ -11,10 +11,8 @@ import re
 from dataclasses import dataclass
 from typing import Optional
 
-_HEAD = re.compile(
-    r"(?:\[(?:[^\]]{1,40})\]|\s{6,40}) ?(?P<level>DEBUG|INFO|WARNING|ERROR|CRITICAL) +(?P<text>.*?)"
-    r"(?: +(?P<source>[\w.]+\.py:\d+))?\s*$"
-)
+_HEAD = re.compile(r"(?:\[[^\]]{1,40}\]|\s{6,40}) ?(?P<level>DEBUG|INFO|WARNING|ERROR|CRITICAL) +")
+_SOURCE = re.compile(r"[\w.]{1,100}\.py:\d+$")
 _INDENT = 20
 MAX_RECORD = 16 * 1024
 """Characters of a record; what is over it is left out."""
@@ -35,9 +33,10 @@ def head(line: str) -> Optional[Record]:
     match = _HEAD.match(line)
     if match is None:
         return None
-    text = match["text"].rstrip()
-    start = match.start("text")
-    width = match.start("source") - 1 - start if match["source"] else 0
+    text, width = line[match.end() :].rstrip(), 0
+    before, _, last = text.rpartition(" ")
+    if _SOURCE.match(last):
+        text, width = before.rstrip(), len(before)
     return Record(text, match["level"], width, bool(width) and len(text) >= width)
 
 

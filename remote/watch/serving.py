@@ -18,6 +18,9 @@ from remote.protocol.serving import Serving
 MAX_POSITIONS = 64
 """Draft positions that are read: more than any method drafts."""
 
+MAX_LINE = 4096
+"""Characters of a line; a longer one is no sample of vLLM's."""
+
 _PREFIX = "vllm:"
 _SAMPLE = re.compile(r'vllm:(?P<name>\w+)(?:\{(?P<labels>(?:[^"}]|"(?:[^"\\]|\\.)*")*)\})?[ \t]+(?P<value>\S+)')
 _LABEL = re.compile(r'(?P<name>\w+)="(?P<value>(?:[^"\\]|\\.)*)"')
@@ -114,7 +117,7 @@ def compare(before: Optional[Reading], now: Reading) -> Serving:
 
 def _samples(text: str) -> Iterator[tuple[str, dict[str, str], float]]:
     for line in text.splitlines():
-        if not line.startswith(_PREFIX):
+        if not line.startswith(_PREFIX) or len(line) > MAX_LINE:
             continue
         match = _SAMPLE.match(line)
         if match is None or match["name"] not in _WANTED:

@@ -33,7 +33,7 @@ WARM_UP_STEPS = 20
 OUTLIER = 5.0
 """A step that took this many times the median one was interrupted by something that has no line of its own."""
 
-_PAIR = re.compile(r"(?P<key>[A-Za-z][\w/.\[\]-]*)=(?P<value>'[^']*'|\[[^\]]*\]|[^,\s]+)")
+_PAIR = re.compile(r"(?P<key>[A-Za-z][\w/.\[\]-]{0,80})=(?P<value>'[^']{0,4096}'|\[[^\]]{0,400}\]|[^,\s]+)")
 _EPOCH = re.compile(r"(?P<kind>Training|Validation) epoch (?P<epoch>\d+)/(?P<epochs>\d+) (?P<what>started|completed)")
 _SAVING = re.compile(r"Saving checkpoint to (?P<path>.+?)\s*$")
 _SAVED = re.compile(r"(?:Checkpoint|Interrupt checkpoint) saved to (?P<path>.+?)\s*$")
@@ -125,7 +125,7 @@ def complete(state: TrainingState) -> bool:
 def _maybe_complete(state: TrainingState, at: Optional[float]) -> TrainingState:
     """Reads a record as soon as it is certainly whole, so that a step counts when it arrives and not one step later."""
     record = state.record
-    if record is not None and (_LAST_PAIR.search(record.text) or _EPOCH.match(record.text)):
+    if record is not None and (_LAST_PAIR.search(record.text[-40:]) or _EPOCH.match(record.text)):
         return _read_record(state, record, at)
     return state
 
