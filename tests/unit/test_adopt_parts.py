@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import Optional
 
 import pytest
@@ -10,14 +11,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eagle_console import adopted as words
+from eagle_console.state import newest_of_stage
 from remote.adopt import recognising, stamps
+from remote.adopt.adoption import _fitted
 from remote.adopt.recognising import LAUNCHER, PART, SERVER, TRAINING, recognise, redact, safe_name
 from remote.protocol import adopted, jobs
 from remote.protocol.adopted import Adopted
+from remote.protocol.codec import MAX_FRAME_BYTES, encode_line, to_wire
 from remote.protocol.jobs import Job
 from remote.protocol.progress import Progress
 from remote.protocol.serving import Serving
 from remote.protocol.training import Training
+from remote.watch import training
 
 
 @pytest.mark.parametrize(
@@ -151,8 +156,8 @@ def test_an_adopted_server_takes_the_place_of_a_serve_job() -> None:
 
 
 def test_a_training_run_counts_its_steps_and_is_never_complete_while_it_runs() -> None:
-    training = Training("training", step=100, total_steps=100)
-    record = Adopted("adopted-8", "out", adopted.KIND_TRAINING, jobs.RUNNING, training=training)
+    run = Training("training", step=100, total_steps=100)
+    record = Adopted("adopted-8", "out", adopted.KIND_TRAINING, jobs.RUNNING, training=run)
     counted = words.progress(record)
     assert (counted.done, counted.total, counted.unit) == (100, 100, "steps")
     assert counted.percent is not None and counted.percent < 100
@@ -183,8 +188,6 @@ def test_words_of_a_training_run() -> None:
 
 
 def test_a_live_job_of_ours_is_shown_before_an_adopted_program() -> None:
-    from eagle_console.state import newest_of_stage
-
     ours = Job("serve-1", "serve", "service", jobs.RUNNING, 1.0, "box", {}, progress=Progress())
     ended = Job("serve-0", "serve", "service", jobs.FAILED, 0.0, "box", {})
     other = words.as_job(RECORD)
@@ -194,3 +197,36 @@ def test_a_live_job_of_ours_is_shown_before_an_adopted_program() -> None:
     assert newest_of_stage((ended,), "serve", (gone,)) == ended
     assert newest_of_stage((), "serve", (gone,)) == gone
     assert newest_of_stage((), "train", (other,)) is None
+
+
+# Work is bounded, whatever anybody on the host writes
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [["a" * 100_000], ["token" * 20_000], ["sk-" * 30_000], ["http://" + "a" * 60_000], ["x"] * 60_000,
+     ["python", "speculators" + "train" * 20_000], ["python", "-m", "vllm.entrypoints." + "a." * 30_000]],
+)  # fmt: skip
+def test_a_hostile_command_line_costs_little(argv: list[str]) -> None:
+    began = time.process_time()
+    recognise(argv)
+    assert len(redact(argv)) <= recognising.MAX_COMMAND_LINE
+    assert time.process_time() - began < 0.5
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["      INFO " + " " * 16_000 + "x", "[a] INFO train/" + "a=[" * 5_000, "[a] INFO train/" + "a='" * 5_000,
+     "[a] INFO train/" + "a" * 16_000, "[a] INFO " + "x.py:1 " * 2_200, "Epoch 0 100% " + " " * 16_000],
+)  # fmt: skip
+def test_a_hostile_log_line_costs_little(line: str) -> None:
+    began = time.process_time()
+    training.flush(training.read_line(training.initial(), line, 0.0), 0.0)
+    assert time.process_time() - began < 0.5
+
+
+def test_a_list_always_fits_into_a_frame() -> None:
+    large = [replace(RECORD, id=f"adopted-{pid}", command_line="\u2028" * 4_000) for pid in range(60)]
+    fitted = _fitted(large, 0, 2)
+    assert 0 < len(fitted.records) < 60 and fitted.omitted == 2 + 60 - len(fitted.records)
+    assert len(encode_line(to_wire(fitted))) < MAX_FRAME_BYTES
