@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import select
+import sys
 import threading
 from collections import Counter
 from pathlib import Path
@@ -147,10 +148,14 @@ def test_whatever_a_console_says_the_agent_answers_or_ends_and_changes_nothing(
         assert agent_peak < LIMIT_BYTES
         assert reader.kinds[b'{"t":"bye","'] == 1
         said["frames"] += len(typed_lines) + 1
+        said["peak"] = max(said["peak"], agent_peak)
         said["answers"] += reader.kinds[b'{"t":"res","']
         assert snapshot(workspace, home) == before
 
     talk()
+    sys.stdout.write(
+        f"\n{said['frames']} frames, {said['answers']} answers, at most {said['peak'] / 1e6:.1f} MB" + "\n"
+    )
     assert said["frames"] >= ENOUGH
     assert said["answers"] >= ENOUGH / 10, "the requests were not reached"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import resource
+import sys
 from collections import Counter
 from collections.abc import Awaitable
 from dataclasses import replace
@@ -155,6 +156,7 @@ def test_whatever_an_agent_says_the_console_only_asks_what_it_was_told_to() -> N
         assert {frame["topic"] for frame in agent.heard if frame["t"] == "sub"} <= {*TOPICS, "log"}
 
     talk()
+    sys.stdout.write(f"\n{said['frames']} frames" + "\n")
     assert said["frames"] >= ENOUGH
 
 
@@ -174,5 +176,6 @@ async def test_a_flood_costs_a_bounded_amount_of_memory() -> None:
     await asyncio.gather(reading, return_exceptions=True)
     await session.close()
     grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 - before
+    sys.stdout.write(f"\na flood of {40 * len(line) / 1e6:.0f} MB took {grown / 1e6:.0f} MB" + "\n")
     assert {"t": "unsub", "sub": 1} in agent.heard
     assert grown < 25 * MAX_WAITING_BYTES + 50 * MEGABYTE, f"{grown / 1e6:.0f} MB"

@@ -58,6 +58,7 @@ def start(start_sshd: StartSshd, console_home: Path) -> StartSshd:
         pytest.param("ulimit -n 64", id="64 open files"),
         pytest.param("export PYTHONPATH=/tmp PYTHONHOME=/tmp PYTHONSTARTUP=/tmp/x PYTHONINSPECT=1", id="PYTHON*"),
         pytest.param("export LD_LIBRARY_PATH=:/nothing TZ=Nowhere/Land", id="odd variables"),
+        pytest.param("python3 -c 'import os; [os.set_blocking(n, False) for n in (0, 1, 2)]'", id="non-blocking"),
         pytest.param("sleep 30 </dev/null >/dev/null 2>&1 & disown", id="background process"),
     ],
 )
