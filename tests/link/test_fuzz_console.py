@@ -11,6 +11,7 @@ from collections.abc import Awaitable
 from dataclasses import replace
 from typing import Any
 
+import pytest
 from fixtures import hostile_frames as hostile
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -127,7 +128,7 @@ async def converse(said: bytes, step: int) -> HostileAgent:
 
     work: list[Awaitable[Any]] = [*(watch(topic) for topic in TOPICS), read(JOB.id)]
     work += [client.gpus(), client.jobs(), client.job(JOB.id), client.host()]
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(10):  # less than the silence after which any link counts as lost
         ends = await asyncio.gather(*work, return_exceptions=True)
         assert isinstance(await session.lost(), LinkError)
         await session.close()
@@ -158,6 +159,11 @@ def test_whatever_an_agent_says_the_console_only_asks_what_it_was_told_to() -> N
     talk()
     sys.stdout.write(f"\n{said['frames']} frames" + "\n")
     assert said["frames"] >= ENOUGH
+
+
+@pytest.mark.parametrize("line", hostile.TORN, ids=lambda line: repr(line[:40]))
+def test_what_is_no_frame_ends_the_session_at_once(line: bytes) -> None:
+    asyncio.run(converse(line + b'{"t":"pong","n":1,"mono":1.0}\n' * 3, 4096))
 
 
 async def test_a_flood_costs_a_bounded_amount_of_memory() -> None:
