@@ -1,7 +1,7 @@
 """A bad network between this machine and a network namespace: two TUN devices, and a program that carries the packets.
 
 It delays, loses and swallows real packets of real TCP connections, which the kernel's own ``netem`` would do where it
-is built in. It needs root and /dev/net/tun; ``available`` says whether they are there.
+is built in. It needs root, /dev/net/tun and iproute2; ``available`` says whether they are there.
 
 As a program, ``python tunlink.py NAME HOST_ADDRESS PEER_ADDRESS`` carries packets until its stdin ends. Each line of
 stdin is a JSON object with the fields of ``Weather``, which holds from then on.
@@ -16,6 +16,7 @@ import json
 import os
 import random
 import select
+import shutil
 import struct
 import subprocess
 import sys
@@ -80,7 +81,7 @@ class TunLink:
 
 def available() -> bool:
     """Whether this machine lets us make such a link."""
-    return os.geteuid() == 0 and os.access(TUN_DEVICE, os.R_OK | os.W_OK)
+    return os.geteuid() == 0 and os.access(TUN_DEVICE, os.R_OK | os.W_OK) and shutil.which("ip") is not None
 
 
 @contextmanager
