@@ -71,7 +71,7 @@ def note(record: Adopted) -> str:
         words.append(f"no log: {record.log_note}")
     if record.problem:
         words.append(f"its log cannot be read: {record.problem}")
-    if record.health_note and record.state == jobs.RUNNING and record.kind == adopted.KIND_SERVER:
+    if record.health_note and record.healthy is None:
         words.append(record.health_note)
     if record.note:
         words.append(record.note)

@@ -162,6 +162,8 @@ class Capabilities:
         """
         name, offset, tail = _text(args, "job"), _number(args, "offset"), _number(args, "tail")
         if is_adopted(name):
+            if args.get("since") is not None:
+                raise RequestError(BAD_ARGUMENT, f"{name} has no time index; a job of ours has one")
             return self._adoption().read_log(name, offset, tail, LOG_CHUNK_BYTES)
         job = self.job(name)
         since = _text(args, "since") if args.get("since") is not None else None

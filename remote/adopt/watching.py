@@ -50,7 +50,6 @@ class Watch:
         self._expected_port, self._tls, self._uid = expected_port, tls, uid
         self._came = time.time()
         self._reading: Optional[LogReading] = None
-        self._address: Optional[Address] = None
         self._metrics: list[Reading] = []
         self._serving: Optional[Serving] = None
         self._misses = 0
@@ -130,18 +129,16 @@ class Watch:
         record = self.record
         if record.kind != adopted.KIND_SERVER or record.main is None or now < self._ask_at:
             return
-        problem, address = self._find_server(record)
-        self._address = address
-        if address is not None and address.host is not None and not problem:
+        problem, address, can_be_asked = self._find_server(record)
+        if address is not None and not problem:
             problem = servers.health(address)
-        asked = address is not None and address.host is not None and not self._tls
         self._misses = self._misses + 1 if problem else 0
         was = bool(record.healthy)
         healthy = not problem or (was and self._misses < FAILURES_UNTIL_UNHEALTHY)
         self._ask_at = now + (READY_SECONDS if healthy and not problem else LOADING_SECONDS)
         self.update(
             port=address.port if address is not None else None,
-            healthy=healthy if asked or address is None else None,
+            healthy=healthy if can_be_asked else None,
             health_note=problem,
         )
         if self._reading is not None:
@@ -151,19 +148,20 @@ class Watch:
         elif not healthy:
             self._metrics, self._serving = [], None
 
-    def _find_server(self, record: Adopted) -> tuple[str, Optional[Address]]:
+    def _find_server(self, record: Adopted) -> tuple[str, Optional[Address], bool]:
+        """What stands in the way of asking the server, its address, and whether it can ever be asked from here."""
         assert record.main is not None
         if servers.in_another_network(record.main.pid):
-            return "it listens in a network of its own (a container), which is not asked from here", None
+            return "it listens in a network of its own (a container), which is not asked from here", None, False
         pids = [process.pid for process in record.processes] or [record.main.pid]
         address = servers.address_of(pids, self._uid, self._expected_port)
         if address is None:
-            return "it does not listen yet", None
+            return "it does not listen yet", None, True
         if self._tls:
-            return "it speaks TLS, which is not asked from here", address
+            return "it speaks TLS, which is not asked from here", address, False
         if address.host is None:
-            return "it does not listen on loopback, and is not asked elsewhere", address
-        return "", address
+            return "it does not listen on loopback, and is not asked elsewhere", address, False
+        return "", address, True
 
     def _read_metrics(self, address: Address) -> None:
         text = servers.metrics(address)

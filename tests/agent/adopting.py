@@ -52,7 +52,14 @@ class ByHand:
         self.engines: list[ProcessId] = []
         self.main: ProcessId
 
-    def start(self, engines: tuple[str, ...] = (), log: tuple[str, ...] = (), **environment: str) -> ByHand:
+    def start(
+        self,
+        engines: tuple[str, ...] = (),
+        log: tuple[str, ...] = (),
+        through: tuple[str, ...] = (),
+        **environment: str,
+    ) -> ByHand:
+        """Starts it, by way of the command ``through``, and waits until it runs with its engines."""
         variables = {
             **os.environ,
             "FAKE_NOTE": str(self._note),
@@ -62,7 +69,7 @@ class ByHand:
             **environment,
         }
         line = 'exec "$0" "$@"' if "|" not in self._redirect else '"$0" "$@"'
-        argv = ["bash", "-c", f"{line} {self._redirect}", sys.executable, str(self.program), *self.words]
+        argv = ["bash", "-c", f"{line} {self._redirect}", *through, sys.executable, str(self.program), *self.words]
         # The shell between dies at once, so that the program is nobody's child here.
         code = (
             "import subprocess, sys; subprocess.Popen(sys.argv[1:], start_new_session=True, stdin=subprocess.DEVNULL)"

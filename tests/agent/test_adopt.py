@@ -361,3 +361,28 @@ def test_its_log_is_read_like_a_jobs(by_hand: Make, adoption: Adoption) -> None:
 
 def _title(pid: int) -> str:
     return (procfs.command_line(pid) or "").partition(" ")[0]
+
+
+def test_a_server_with_tls_or_in_a_container_is_not_asked(by_hand: Make, adoption: Adoption) -> None:
+    server = by_hand()
+    server.words += ["--ssl-certfile", "cert.pem"]
+    server.start()
+    server.become_ready()
+    record = wait_for(adoption, server.id, lambda record: record.port is not None)
+    assert record.port == server.port and record.healthy is None and "TLS" in record.health_note
+    assert record.state == jobs.RUNNING and not record.progress.ready, "nobody knows whether it is ready"
+
+
+@pytest.mark.skipif(
+    os.geteuid() != 0 or shutil.which("unshare") is None, reason="needs the right to make a network namespace"
+)
+def test_a_server_in_its_own_network_is_not_asked(by_hand: Make, adoption: Adoption) -> None:
+    outside = by_hand("outside").start()
+    outside.become_ready()
+    inside = by_hand("inside", words=["serve", "/models/inside", "--port", str(outside.port)])
+    if subprocess.run(["unshare", "-n", "true"], check=False).returncode:
+        pytest.skip("a network namespace cannot be made here")
+    inside.start(through=("unshare", "-n"))
+    inside.become_ready()
+    record = wait_for(adoption, inside.id, lambda record: record.health_note)
+    assert record.healthy is None and record.port is None and "container" in record.health_note

@@ -28,7 +28,7 @@ SERVER = Adopted(
     main=ProcessId(4711, 99, "b"), processes=(ProcessId(4711, 99, "b"), ProcessId(4712, 98, "b")), user="ann", own=True,
     command_line="vllm serve /data/models/Kimi-K2.5 --api-key <hidden>", started=1.0, seconds=700.0,
     model="/data/models/Kimi-K2.5", tensor_parallel=8, log="/home/ann/serve.log", log_note="written by tee",
-    health_note="it does not listen yet",
+    healthy=False, health_note="it does not listen yet",
     progress=Progress("weights", (Phase("config", 0, 30), Phase("weights", 30)), 39, 64, "shards", 61.0),
 )  # fmt: skip
 TRAINING = Adopted(
@@ -67,6 +67,7 @@ async def test_the_dashboard_shows_it_and_says_that_it_is_not_ours() -> None:
     async with app.run_test(size=(120, 34)) as pilot:
         await pilot.pause()
         load, training, strip = (text_of(app, name) for name in ("#load", "#training", "#strip"))
+        assert "does not listen" not in load, "that is how every load begins"
         assert "RUNNING" in load and "39/64 shards" in load and "61%" in load
         assert "not ours: ann started it" in load
         assert "epoch 4/10  step 3,912/~10,000  6 steps/s" in training
@@ -80,7 +81,7 @@ async def test_small_terminals_keep_the_most_telling_lines() -> None:
     app = TestConsole(with_adopted(state(), TRAINING))
     async with app.run_test(size=(80, 24)) as pilot:
         await pilot.pause()
-        assert "step 3,912" in text_of(app, "#training")
+        assert "step 3,912" in text_of(app, "#training") and "loss 1.84" in text_of(app, "#training")
 
 
 async def test_a_loss_that_is_no_number_is_in_sight() -> None:

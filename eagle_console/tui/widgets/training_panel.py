@@ -42,7 +42,7 @@ class TrainingPanel(Panel):
         record = view.state.adopted_record(job.id) if job is not None else None
         if job is not None and record is not None and record.training is not None:
             share = job.progress.percent / 100 if job.progress.percent is not None else None
-            head = _adopted_head(view, job, record, width)
+            head = _adopted_head(view, job, record, width) if height > 3 else []  # the job strip says it too
             return [*head, *training_lines(record.training, share, width, height - len(head), view.ascii)]
         if job is not None:
             return job_lines(view, job, width, height)
