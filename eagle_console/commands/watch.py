@@ -15,7 +15,7 @@ from eagle_console.format import UNKNOWN, done_of, duration, duration_in_words, 
 from eagle_console.output import Output
 from remote.protocol.adopted import KIND_TRAINING, Adopted
 from remote.protocol.errors import CONFLICT, NOT_FOUND, RequestError
-from remote.protocol.jobs import ENDED_STATES, READY
+from remote.protocol.jobs import ENDED_STATES, GONE, READY
 
 POLL_SECONDS = 0.5
 
@@ -76,7 +76,7 @@ def _report_end(call: Invocation, record: Adopted) -> ExitCode:
         for text in (failure.line, failure.remedy):
             if text:
                 call.out.say(f"  {text}")
-    how = "" if failure is not None else "; only its parent knows its exit code"
+    how = "; only its parent knows its exit code" if failure is None and record.state == GONE else ""
     call.out.line(f"{record.id} {record.state} after {duration(record.seconds)}{how}")
     return ExitCode.FAILED if failure is not None else ExitCode.DONE
 
