@@ -73,7 +73,7 @@ class Server:
 
     def __init__(self, stage: StageRun, command: Command, kind: str) -> None:
         self._stage, self._command, self._kind = stage, command, kind
-        self.log = Path(stage.directory) / f"server-{kind}.log"
+        self.log = Path(stage.directory) / f"{stage.label.replace(': ', '-')}server-{kind}.log"
         self._base = (command.health_url or "").rpartition("/health")[0]
         self._tree: Optional[Tree] = None
         self._read = 0

@@ -15,10 +15,10 @@ from eagle_console.commands.stages import show_checks
 from eagle_console.exit_codes import ExitCode
 from eagle_console.format import duration
 from pipeline.plan.catalog import stage_named
+from pipeline.plan.recipes import ALIASES
 from remote.protocol.jobs import DONE, ENDED_STATES, EVENT_ENDED, EVENT_READY, GONE, KIND_SERVICE, READY, Job
 from remote.protocol.stages import LaunchRequest
 
-RECIPES = ("classic", "one-pass")
 _POLL_SECONDS = 0.5
 _LAST_EVENT_SECONDS = 10.0
 """For the event of a settled job; over a bad network it may come behind the job's state."""
@@ -54,9 +54,7 @@ async def _launch_and_follow(call: Invocation, client: HostClient, request: Laun
 
 
 def _request(call: Invocation) -> LaunchRequest:
-    name = call.arguments.stage
-    if name in RECIPES:
-        raise UsageError(f"the recipe {name} is not in this version yet; eagle-console stages HOST lists what there is")
+    name = ALIASES.get(call.arguments.stage, call.arguments.stage)
     try:
         stage_named(name)
     except KeyError as error:

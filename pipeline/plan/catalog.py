@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pipeline.plan.commands import PLAIN, SERVE_KINDS, SPECULATIVE_TOKENS
+from pipeline.plan.data_stages import DATA_STAGES
 from pipeline.plan.stage import SERVICE, TASK, Parameter, Stage, nearest
 
 SERVE = Stage(
@@ -11,8 +13,36 @@ SERVE = Stage(
     watcher="vllm_load",
     grace_seconds=20.0,
     stop_costs="the loaded model; the next start loads it again",
+    inputs=("the verifier", "for kind=draft: draft_NAME/"),
+    resources="the GPUs that hold the verifier, until it is stopped",
+    needs=("vllm",),
     parameters=(
         Parameter("verifier", "path", "model folder", from_profile="verifier"),
+        Parameter(
+            "kind",
+            "str",
+            "plain; extraction: hidden states of every request go to files; draft: answers with an EAGLE-3 draft",
+            PLAIN,
+            choices=SERVE_KINDS,
+        ),
+        Parameter("draft", "path", "folder of an exported draft, for kind=draft"),
+        Parameter(
+            "speculative_tokens",
+            "int",
+            "tokens that the draft guesses at a time",
+            SPECULATIVE_TOKENS,
+            unit="tokens",
+            minimum=1,
+            maximum=16,
+        ),
+        Parameter(
+            "layers",
+            "str",
+            "layers that an extraction server saves, as vLLM counts; 2, n/2, n-3 and n if empty",
+            pattern=r"\d+(,\d+)*",
+            pattern_words="numbers with commas between them",
+        ),
+        Parameter("storage", "path", "where an extraction server writes; below the workspace if empty"),
         Parameter("port", "int", "port of the OpenAI-compatible server, on loopback", 8000, minimum=1, maximum=65535),
         Parameter(
             "tensor_parallel",
@@ -54,7 +84,7 @@ CHECK = Stage(
     grace_seconds=5.0,
 )
 
-STAGES: tuple[Stage, ...] = (CHECK, SERVE)
+STAGES: tuple[Stage, ...] = (CHECK, *DATA_STAGES, SERVE)
 
 
 def stage_named(name: str) -> Stage:

@@ -43,15 +43,21 @@ CPU_CONNECTOR_MODULE = "eagle_console_cpu_connector"
 
 @dataclass(frozen=True)
 class Command:
-    """A command to run without a shell: ``argv``, the variables it adds to the environment, and its health check."""
+    """A command to run without a shell: ``argv``, the variables it adds to the environment, and its health check.
+
+    :param shown: what a stage of ours runs in turn, for people.
+    """
 
     argv: tuple[str, ...]
     env: dict[str, str] = field(default_factory=dict)
     health_url: Optional[str] = None
+    shown: tuple[Command, ...] = ()
 
     @property
     def line(self) -> str:
-        """The command as one would type it in a POSIX shell."""
+        """The command as one would type it in a POSIX shell: what is ``shown`` for it, a line each, else itself."""
+        if self.shown:
+            return "\n".join(command.line for command in self.shown)
         variables = [f"{name}={shlex.quote(value)}" for name, value in sorted(self.env.items())]
         return " ".join([*variables, shlex.join(self.argv)])
 
@@ -144,18 +150,6 @@ _KINDS: dict[str, Callable[[Mapping[str, Any], Environment], list[str]]] = {
 def check(environment: Environment) -> Command:
     """The stage ``check``: the environment's own interpreter imports what the pipeline needs."""
     return Command((environment.python, "-m", "pipeline.stages", "check"))
-
-
-def command(stage: str, parameters: Mapping[str, Any], environment: Environment) -> Command:
-    """The command of the stage of that name.
-
-    :raises ValueError: as the stage's own function does.
-    """
-    builders: dict[str, Callable[[], Command]] = {
-        "serve": lambda: serve(parameters, environment),
-        "check": lambda: check(environment),
-    }
-    return builders[stage]()
 
 
 def _server_variables(environment: Environment) -> dict[str, str]:

@@ -52,6 +52,11 @@ class Run:
         return self.data / "responses.jsonl"
 
     @property
+    def captured(self) -> Path:
+        """Hidden states that came with the answers, until ``extract`` gives them their row: one file an answer."""
+        return self.data / "captured"
+
+    @property
     def prepared(self) -> Path:
         """The arrow data set, ``token_freq.pt`` and the vocabulary mapping."""
         return self.data / "prepared"

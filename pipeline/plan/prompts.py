@@ -1,8 +1,8 @@
 """Prompt sets: conversations without their answers, each once, known by their content. Pure.
 
-A row may be what is common: ``{"conversations": [{"from": "human", "value"}]}``, ``{"messages": [{"role", "content"}]}``
-or a single text under ``prompt``, ``question`` or ``instruction``. Of a conversation the system and user turns are kept,
-the assistant's are generated anew. A prompt's id is a hash of its turns: the same in every run.
+A row may be what is common: ``conversations`` of ``{"from": "human", "value"}``, ``messages`` of ``{"role",
+"content"}``, or a single text under ``prompt``, ``question`` or ``instruction``. Of a conversation the system and user
+turns count, the assistant's are generated anew. A prompt's id is a hash of its turns: the same in every run.
 """
 
 from __future__ import annotations

@@ -102,7 +102,7 @@ def aux_layers(layers: int) -> tuple[int, int, int]:
     :raises ValueError: when the model is too small to have three different ones.
     """
     ids = (2, layers // 2, layers - 3)
-    if len({*ids, layers}) != 4 or min(ids) < 0:
+    if not ids[0] < ids[1] < ids[2]:
         raise ValueError(f"a verifier of {layers} layers has no three different layers 2, n/2 and n-3")
     return ids
 

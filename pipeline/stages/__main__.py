@@ -6,6 +6,7 @@ import importlib
 import sys
 
 from pipeline.plan.catalog import STAGES
+from pipeline.plan.recipes import RECIPES
 
 
 def main(arguments: list[str]) -> int:
@@ -14,7 +15,8 @@ def main(arguments: list[str]) -> int:
     if not arguments or arguments[0] not in names:
         sys.stderr.write(f"usage: python -m pipeline.stages {{{','.join(names)}}} [SPEC_JSON]\n")
         return 2
-    code: int = importlib.import_module(f"pipeline.stages.{arguments[0]}").run(*arguments[1:2])
+    module = "recipe" if arguments[0] in [recipe.name for recipe in RECIPES] else arguments[0]
+    code: int = importlib.import_module(f"pipeline.stages.{module}").run(*arguments[1:2])
     return code
 
 

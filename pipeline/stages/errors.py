@@ -31,5 +31,9 @@ class StageError(Exception):
         return " ".join(" ".join(words).split())
 
 
+class Told(Exception):
+    """The stage cannot go on, and the reason has been said already: by the child that failed."""
+
+
 class Stopped(Exception):
     """The stage was asked to stop, and has saved what can be saved."""

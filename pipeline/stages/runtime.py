@@ -7,6 +7,7 @@ A stage is ``execute(spec_path, work)``. ``work`` raises ``StageError`` when it 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import errno
 import fcntl
 import json
@@ -28,7 +29,7 @@ from pipeline.plan.events import Count, Event, Evidence, Failed, Message, Metric
 from pipeline.plan.fingerprint import ABSENT, fingerprint
 from pipeline.plan.layout import Run
 from pipeline.plan.manifest import Changed, Freshness, Manifest, freshness
-from pipeline.stages.errors import StageError, Stopped
+from pipeline.stages.errors import StageError, Stopped, Told
 
 EXIT_FAILED = 1
 EXIT_STOPPED = 128 + signal.SIGTERM
@@ -57,6 +58,7 @@ class StageRun:
         self.run = Run(spec["cwd"], self.parameters.get("run") or "1k")
         self.environment: Environment = inspect(sys.executable)
         self.finished = False
+        self.label = f"{self.stage.name}: " if spec.get("part_of") else ""  # a recipe's parts share one progress file
         self._evidence: list[Evidence] = []
         self._progress = Path(self.directory) / events.FILE
         self._stop = threading.Event()
@@ -73,7 +75,7 @@ class StageRun:
         self._flush_count()
         self._counted = float("-inf")
         _say(f"{name}{': ' + detail if detail else ''}")
-        self._append(Phase(name, detail))
+        self._append(Phase(self.label + name, detail))
 
     def count(self, done: float, total: Optional[float] = None, unit: str = "", rate: Optional[float] = None) -> None:
         """How far the phase is; may be called as often as one likes."""
@@ -97,7 +99,7 @@ class StageRun:
         item = Evidence(name, value, unit, ok)
         self._evidence = [*(known for known in self._evidence if known.name != name), item]
         _say(f"{'proven' if ok else 'NOT AS IT MUST BE'}: {name} {value}{' ' + unit if unit else ''}")
-        self._append(item)
+        self._append(dataclasses.replace(item, name=self.label + name))
 
     # Stopping
 
@@ -121,6 +123,13 @@ class StageRun:
         """
         if self._stop.wait(seconds):
             raise Stopped
+
+    def sleep(self, seconds: float) -> None:
+        """Sleeps so long at most; a stop ends it. For whoever looks after a child that saves its work."""
+        if self._stop.is_set():
+            time.sleep(seconds)
+        else:
+            self._stop.wait(seconds)
 
     @contextlib.contextmanager
     def on_stop(self, callback: Callable[[], None]) -> Iterator[None]:
@@ -180,7 +189,7 @@ class StageRun:
             f"{self.stage.name} {self.run.name} is up to date since {when}: same parameters, inputs and outputs."
         )
         for item in known.evidence if known else ():
-            self._append(item)
+            self._append(dataclasses.replace(item, name=self.label + item.name))
         self.finished = True
         return True
 
@@ -189,6 +198,27 @@ class StageRun:
         known = manifest.read(self.run.manifest(self.stage.name))
         outputs = {name: _present(name, facts) for name, facts in known.outputs.items()} if known else {}
         return freshness(known, self.shaping_parameters(), inputs, outputs)
+
+    def begin(self, settings: Mapping[str, Any], artifacts: Sequence[Path]) -> None:
+        """To be called before work that goes on with what an earlier run has left.
+
+        What was made with other settings is set aside, never deleted: it is renamed, beside where it was.
+
+        :param settings: what every single piece of the work depends on.
+        """
+        record = self.run.manifest(f"{self.stage.name}.begun")
+        known = manifest.read(record)
+        verdict = freshness(known, settings, {})
+        if isinstance(verdict, Changed):
+            for path in artifacts:
+                if path.exists():
+                    aside = path.with_name(f"stale_{time.strftime('%Y%m%d-%H%M%S')}_{path.name}")
+                    path.rename(aside)
+                    why = verdict.why if known is not None else "it is not known what made it"
+                    self.message(f"{path.name} is set aside as {aside.name}: {why}.", events.WARNING)
+            manifest.write(
+                record, Manifest(self.stage.name, self.run.name, dict(settings), wall=time.time(), job=self.job)
+            )
 
     def shaping_parameters(self) -> dict[str, Any]:
         """The parameters that shape the result."""
@@ -296,6 +326,8 @@ def execute(spec_path: str, work: Callable[[StageRun], None]) -> int:
         except Stopped:
             stage.message("Stopped; what is finished is kept.")
             return EXIT_STOPPED
+        except Told:
+            return EXIT_FAILED
         except StageError as error:
             stage.failed(error)
             return EXIT_FAILED

@@ -7,15 +7,19 @@ import os
 import sys
 
 from pipeline import vllm_server
-from pipeline.plan import commands, environment
+from pipeline.plan import commands, environment, serving
 
 
 def run(spec_path: str) -> int:
     """Becomes the server with the parameters of the job's ``spec.json``; returns only when it cannot."""
     with open(spec_path) as file:
-        parameters = json.load(file)["parameters"]
+        spec = json.load(file)
     ours = environment.inspect(sys.executable)
-    command = commands.serve(parameters, ours)
+    try:
+        command = commands.serve(serving.complete(spec["parameters"], spec["cwd"]), ours)
+    except ValueError as error:
+        sys.stderr.write(f"{error}\n")
+        return 2
     sys.stdout.write(command.line + "\n")
     sys.stdout.flush()
     try:

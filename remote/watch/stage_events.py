@@ -12,7 +12,7 @@ from remote.protocol.progress import Evidence, Failure, Phase, Progress
 STARTING = "starting"
 MAX_PHASES = 200
 MAX_FIGURES = 64
-MAX_EVIDENCE = 64
+MAX_EVIDENCE = 128
 MAX_TEXT = 500
 MAX_MESSAGES = 200
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pipeline import cpu, vllm_server
-from pipeline.plan import commands
+from pipeline.plan import commands, stage_commands
 from pipeline.plan.catalog import SERVE, STAGES
 from pipeline.plan.environment import Environment, inspect
 from pipeline.plan.stage import resolve
@@ -74,7 +74,7 @@ def test_extra_options_that_are_no_command_line() -> None:
 
 def test_every_stage_has_a_command() -> None:
     for stage in STAGES:
-        assert commands.command(stage.name, resolve(stage, {}, PROFILE), GPU).argv
+        assert stage_commands.command(stage.name, resolve(stage, {}, PROFILE), GPU).argv
 
 
 def environment(root: Path, *distributions: str) -> Environment:

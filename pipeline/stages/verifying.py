@@ -1,0 +1,49 @@
+"""What several stages ask of the verifier: that it is there, what its config says, and its fingerprint."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pipeline.plan import verifier_config
+from pipeline.plan.verifier_config import ConfigError, VerifierConfig
+from pipeline.stages.errors import StageError
+from pipeline.stages.runtime import StageRun
+
+
+def folder(stage: StageRun) -> str:
+    """The verifier's folder.
+
+    :raises StageError: when none is set or it is not there.
+    """
+    path = stage.parameters.get("verifier")
+    if not path:
+        raise StageError(
+            "No verifier is set.", field="parameter verifier", remedy="Set it in the profile, or verifier=PATH."
+        )
+    if not Path(path).is_dir():
+        raise StageError(
+            "It is no folder on this host.", file=path, field="parameter verifier", remedy="Check the path."
+        )
+    return str(path)
+
+
+def config(stage: StageRun) -> VerifierConfig:
+    """The verifier's config.
+
+    :raises StageError: when it cannot be used, naming file and field.
+    """
+    path = folder(stage)
+    try:
+        return verifier_config.read(path)
+    except ConfigError as error:
+        raise StageError(
+            f"{error.cause}.",
+            file=error.file,
+            field=error.field,
+            remedy="Give the folder of a complete Hugging Face model.",
+        ) from None
+
+
+def fingerprint(stage: StageRun) -> dict[str, str]:
+    """The verifier as an input of the stage."""
+    return stage.input_of(Path(folder(stage)), maker="")
