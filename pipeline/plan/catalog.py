@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from pipeline.plan.commands import PLAIN, SERVE_KINDS, SPECULATIVE_TOKENS
 from pipeline.plan.data_stages import DATA_STAGES
+from pipeline.plan.recipes import RECIPES, as_stage
 from pipeline.plan.stage import SERVICE, TASK, Parameter, Stage, nearest
+from pipeline.plan.training_stages import TRAINING_STAGES
 
 SERVE = Stage(
     name="serve",
@@ -84,7 +86,9 @@ CHECK = Stage(
     grace_seconds=5.0,
 )
 
-STAGES: tuple[Stage, ...] = (CHECK, *DATA_STAGES, SERVE)
+_PARTS = (*DATA_STAGES, *TRAINING_STAGES)
+
+STAGES: tuple[Stage, ...] = (CHECK, *_PARTS, SERVE, *(as_stage(recipe, _PARTS) for recipe in RECIPES))
 
 
 def stage_named(name: str) -> Stage:

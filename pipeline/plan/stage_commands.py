@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from pipeline.plan import commands, data_commands, serving
+from pipeline.plan import commands, data_commands, serving, training_commands
 from pipeline.plan.catalog import stage_named
 from pipeline.plan.commands import Command
 from pipeline.plan.environment import Environment
@@ -17,6 +17,8 @@ _SHOWN: dict[str, Shown] = {
     "synthesize": data_commands.synthesize_shown,
     "prepare": data_commands.prepare_shown,
     "extract": data_commands.extract_shown,
+    "train": training_commands.train_shown,
+    "bench": training_commands.bench_shown,
 }
 
 

@@ -1,0 +1,1 @@
+"""Training: speculators' own trainer, watched, resumed where it stopped, and proven complete."""
