@@ -58,12 +58,15 @@ $(PIPELINE)/.ready: pipeline/requirements-cpu.txt pipeline/verifier.py
 	$(PIPELINE)/ml/bin/python -m pipeline.verifier $(VERIFIER)
 	touch $@
 
-# What the tests start for real: sshd and a C compiler for the fake libnvidia-ml. Only what is missing is installed.
+# What the tests start for real: sshd, a C compiler for the fake libnvidia-ml, the login shells of odd hosts, the network
+# tools of the bad ones. Only what is missing is installed.
 debian-packages:
 	@missing=; \
 	[ -x /usr/sbin/sshd ] || missing="$$missing openssh-server"; \
 	command -v ssh >/dev/null || missing="$$missing openssh-client"; \
 	command -v cc >/dev/null || missing="$$missing gcc libc6-dev"; \
+	command -v ip >/dev/null || missing="$$missing iproute2"; \
+	for shell in zsh fish tcsh; do command -v $$shell >/dev/null || missing="$$missing $$shell"; done; \
 	if [ -n "$$missing" ]; then \
 	    echo "installing:$$missing"; \
 	    apt-get -qq update && DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends $$missing; \

@@ -134,6 +134,9 @@ def _supervised(job: Job, records: Records, here: Here) -> Job:
         name, silent = state.state, max(0.0, here.wall - state.wall)
     if records.stop is not None:
         name = jobs.STOPPING
+    if records.started is not None and not here.alive(records.started.main):
+        name = jobs.STOPPING
+        job = _noted(job, "the stage has ended; its runner is ending what is left, or waits for room to record the end")
     seconds = _running_seconds(records, here) or _since(job.created, here.wall)
     return dataclasses.replace(job, state=name, silent=silent, seconds=seconds)
 
