@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 from jobkit import ROOT, until
 
+from pipeline.plan.catalog import STAGES
 from remote import procfs
 from remote.jobs import detaching, records
 from remote.jobs.launcher import Launcher
@@ -214,7 +215,7 @@ def test_a_dry_run_needs_nothing(tmp_path: Path, unused_tcp_port: int) -> None:
 
 def test_the_catalogue_with_the_profiles_values(host: Host, replay: Path) -> None:
     stages = {stage.name: stage for stage in host.launcher.stages(VERIFIER).stages}
-    assert set(stages) == {"check", "serve"}
+    assert set(stages) == {stage.name for stage in STAGES}
     blocked = {check.rule for check in stages["serve"].checks if check.verdict == VERDICT_BLOCKED}
     assert stages["serve"].simulated and blocked <= {"port"}, "only the default port may be taken on this machine"
     values = {parameter.name: parameter.default for parameter in stages["serve"].parameters}
