@@ -1,6 +1,7 @@
 """The embedded host: an SSH server on loopback that runs commands as the user who started the console.
 
-It is reached, bootstrapped and watched like any other host. Only commands and shells are served, and only to the demo's own key.
+It is reached, bootstrapped and watched like any other host. Only commands and shells are served, and only to the
+demo's own key.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ import pytest
 from remote import procfs
 from remote.protocol.jobs import ProcessId
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
 
 ROOT = Path(__file__).parents[2]
 READY_SECONDS = 240

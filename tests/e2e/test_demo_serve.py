@@ -18,7 +18,7 @@ from fixtures.ml_environment import free_port
 
 from remote import procfs
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
 
 ROOT = Path(__file__).parents[2]
 READY_SECONDS = 240.0

@@ -21,7 +21,7 @@ from remote.protocol.errors import CONFLICT, RequestError
 from remote.protocol.jobs import Job, ProcessId
 from remote.protocol.stages import LaunchRequest, StageContext
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
 
 READY_SECONDS = 240
 ROOT = Path(__file__).parents[2]

@@ -18,7 +18,7 @@ from pipeline.plan import events
 from pipeline.plan.safetensors import read_header
 from pipeline.training import checkpoints, records
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
 
 PYTHON = Path(os.environ.get("EAGLE_CONSOLE_PIPELINE", ROOT / ".pipeline")) / "ml" / "bin" / "python"
 
