@@ -23,9 +23,6 @@ EPOCH_STEPS_PARALLEL = 200
 MAX_WORKERS = 4
 """Loader processes of each trainer. Each imports torch (seconds of start-up); four feed the fastest steps measured."""
 
-BROKEN_FUSED_LOSS = ("2.11.",)
-"""torch versions on which speculators' fused loss fails in Dynamo, about 100 s after the start."""
-
 REFUSED_OPTIONS = {
     "--save-best": "it deletes everything else in the save path",
     "--save-path": "the stage's own run decides it",
@@ -49,7 +46,6 @@ class Machine:
     cores: int
     gpu_memory: Optional[int] = None
     shared_memory: Optional[int] = None
-    torch: str = ""
 
 
 @dataclass(frozen=True)
@@ -261,8 +257,6 @@ def _prefetch(workers: int, length: int, machine: Machine, shape: Shape) -> tupl
 def _loss(machine: Machine) -> tuple[str, str]:
     if machine.gpus == 0:
         return "eager", "the fused loss is a GPU kernel"
-    if machine.torch.startswith(BROKEN_FUSED_LOSS):
-        return "eager", f"the fused loss does not compile on torch {machine.torch}"
     return "fused", "faster, and no logits of the whole step in memory; eager where it cannot compile"
 
 

@@ -43,7 +43,6 @@ def train_shown(parameters: Mapping[str, Any], environment: Environment, workspa
     machine = Machine(
         gpus=0 if environment.cpu_only else parameters["gpus"] or 1,
         cores=os.cpu_count() or 1,
-        torch=environment.versions.get("torch", ""),
     )
     vocabulary = parameters["draft_vocab_size"] or ASSUMED_SHAPE.draft_vocabulary
     settings = training.choose(

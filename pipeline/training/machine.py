@@ -27,7 +27,6 @@ def find(environment: Environment, limit: Optional[int]) -> Machine:
         cores=len(os.sched_getaffinity(0)),
         gpu_memory=_gpu_memory() if gpus else None,
         shared_memory=shutil.disk_usage(_SHARED_MEMORY).free if os.path.isdir(_SHARED_MEMORY) else None,
-        torch=environment.versions.get("torch", ""),
     )
 
 

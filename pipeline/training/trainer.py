@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Optional
 
-from pipeline.training import checkpoints
+from pipeline.training import checkpoints, gpu
 from pipeline.training.checkpoints import INTERRUPTED, TrainingState
 from pipeline.training.records import CONFIG, EPOCH, FAILED, PHASE, SAVED, STEP, TEXT, TRAIN, VAL, Writer
 
@@ -68,10 +68,11 @@ class WatchedLoader:
     """The trainer's loader, with the time that its user waited for batches.
 
     :param arrived: called when a batch has arrived for the first time.
+    :param device: a GPU to which the batches are copied ahead; None to leave that to the trainer.
     """
 
-    def __init__(self, loader: Any, arrived: Callable[[], None]) -> None:
-        self._loader = loader
+    def __init__(self, loader: Any, arrived: Callable[[], None], device: Any = None) -> None:
+        self._loader, self._device = loader, device
         self._arrived: Optional[Callable[[], None]] = arrived
         self.waited = 0.0
 
@@ -83,7 +84,10 @@ class WatchedLoader:
         return len(self._loader)
 
     def __iter__(self) -> Iterator[Any]:
-        batches = iter(self._loader)
+        batches = self._timed(iter(self._loader))
+        return batches if self._device is None else gpu.on_device(batches, self._device)
+
+    def _timed(self, batches: Iterator[Any]) -> Iterator[Any]:
         while True:
             began = time.monotonic()
             try:
@@ -139,7 +143,7 @@ def watched(trainer: Any, records: Writer, first: bool) -> Any:
             started = self._started
             if not started:
                 records.write(PHASE, name="workers", detail="processes that load the data")
-            watch = WatchedLoader(loader, self._first_batch)
+            watch = WatchedLoader(loader, self._first_batch, self.local_rank if self.device_type == "cuda" else None)
             began = told = time.monotonic()
 
             def stepped() -> None:
@@ -192,21 +196,6 @@ def watched(trainer: Any, records: Writer, first: bool) -> Any:
     return WatchedTrainer
 
 
-def fused(build: Callable[..., list[Any]]) -> Callable[..., list[Any]]:
-    """speculators' choice of optimizers, with AdamW's update as one kernel: the same arithmetic in less time."""
-    import torch
-
-    def build_optimizers(model: Any, config: Any) -> list[Any]:
-        optimizers = build(model, config)
-        for optimizer in optimizers:
-            if isinstance(optimizer, torch.optim.AdamW):
-                for group in (optimizer.defaults, *optimizer.param_groups):
-                    group["fused"], group["foreach"] = True, False
-        return optimizers
-
-    return build_optimizers
-
-
 def main(arguments: list[str]) -> None:
     """Trains. Configuration errors end the process with exit code 2, everything else as the trainer does."""
     split = arguments.index("--") if "--" in arguments else len(arguments)
@@ -244,7 +233,7 @@ def _train(records: Writer, first: bool, options: argparse.Namespace, arguments:
 
         cpu_training.install()
     if options.fused_optimizer:
-        trainer.build_optimizers = fused(trainer.build_optimizers)
+        trainer.build_optimizers = gpu.fused_adamw(trainer.build_optimizers)
     if options.drop_embedding:
         # A frozen copy of the verifier's: the trainer loads it from there before it reads the checkpoint.
         core.Eagle3DraftModel._keys_to_ignore_on_save = [*core.Eagle3DraftModel._keys_to_ignore_on_save, EMBEDDING]
@@ -252,7 +241,10 @@ def _train(records: Writer, first: bool, options: argparse.Namespace, arguments:
 
     def build_draft_model(*values: Any, **named: Any) -> Any:
         records.write(PHASE, name="build", detail="the draft, and the verifier's embedding and head")
-        return build(*values, **named)
+        model = build(*values, **named)
+        if torch.cuda.is_available():
+            gpu.settle_loss_tiles(model.draft_vocab_size)
+        return model
 
     cli.build_draft_model = build_draft_model
     cli.Trainer = watched(trainer.Trainer, records, first)
