@@ -1,7 +1,7 @@
 """The settings of a training run and why each was chosen: a pure function of machine, data and shape.
 
 A parameter that the user gave is taken as it is. The figures behind the choices were measured on an H200 at hidden
-7168, vocabulary 163,840, draft vocabulary 32,000 (docs/pipeline.md names them).
+7168, vocabulary 163,840, draft vocabulary 32,000 (docs/training.md names them).
 """
 
 from __future__ import annotations
