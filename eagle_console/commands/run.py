@@ -78,7 +78,8 @@ async def _show_plan(call: Invocation, client: HostClient, request: LaunchReques
     plan = await client.plan(request)
     if call.out.json:
         call.out.document({"dry_run": True, **documents.stage(plan)})
-    call.out.line(plan.command_line)
+    for line in plan.command_line.splitlines():
+        call.out.line(line)
     show_checks(plan, call.out)
     return ExitCode.DONE
 
