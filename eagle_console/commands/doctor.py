@@ -7,6 +7,7 @@ import platform
 import shutil
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from importlib.metadata import version
 
 from eagle_console import __version__, documents
@@ -21,10 +22,13 @@ from eagle_console.link.errors import LinkError
 from eagle_console.output import Output
 from remote.protocol.disk import DiskSnapshot
 from remote.protocol.gpu import DRIVER_OK, GpuSnapshot
-from remote.protocol.stages import VERDICT_BLOCKED, VERDICT_OK, VERDICT_WARNING, Check, StageContext
+from remote.protocol.stages import VERDICT_BLOCKED, VERDICT_OK, VERDICT_WARNING, Check, StageContext, StageInfo
 
 CLOCK_SKEW_SECONDS = 5.0
 """A host's clock further off than this makes times in the journal and in logs hard to compare."""
+
+OF_THE_MOMENT = ("port", "read_only")
+"""Preflight rules that say what runs now, or what this connection may do."""
 
 _SMALL_DISK = 50_000_000_000
 
@@ -119,12 +123,19 @@ async def host_checks(client: HostClient, context: StageContext) -> list[Check]:
     checks.append(
         Check("jobs", VERDICT_WARNING if jobs.problem else VERDICT_OK, jobs.problem or plural(len(jobs.jobs), "job"))
     )
-    for stage in stages.stages:
-        problems = [check for check in stage.checks if check.verdict != VERDICT_OK]
-        checks += [Check(f"stage {stage.name}", check.verdict, check.reason, check.remedy) for check in problems]
-        if not problems:
-            checks.append(Check(f"stage {stage.name}", VERDICT_OK, "can be launched" + _simulated(stage.simulated)))
-    return checks
+    return [*checks, *(check for stage in stages.stages for check in _stage(stage))]
+
+
+def _stage(stage: StageInfo) -> list[Check]:
+    """Whether a stage can be launched. What stands in the way for the moment only is no fault of the host."""
+    rule = f"stage {stage.name}"
+    problems = [check for check in stage.checks if check.verdict != VERDICT_OK]
+    if not problems:
+        return [Check(rule, VERDICT_OK, "can be launched" + _simulated(stage.simulated))]
+    return [
+        replace(check, rule=rule, verdict=VERDICT_WARNING if check.rule in OF_THE_MOMENT else check.verdict)
+        for check in problems
+    ]
 
 
 def _gpus(snapshot: GpuSnapshot) -> str:

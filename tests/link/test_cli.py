@@ -198,7 +198,7 @@ def test_a_blocked_launch_is_refused_and_can_be_forced_by_name(console: Console)
         (["run", "box", "serve", "prt=1"], 2, "did you mean 'port'"),
         (["run", "box", "serve", "port=70000"], 2, "at most 65535"),
         (["run", "box", "serve", "port"], 2, "not key=value"),
-        (["run", "box", "classic"], 2, "not in this version"),
+        (["run", "box", "clasic"], 2, "did you mean 'classic'"),
         (["run", "box", "check", "--readonly"], 5, "read-only"),
         (["logs", "box", "nothing"], 1, "nothing"),
         (["disk", "box", "output_9k"], 2, "output_1k"),
@@ -226,8 +226,16 @@ def test_hosts_and_doctor(console: Console) -> None:
     assert [host["name"] for host in listed["hosts"]] == ["box"] and listed["config"].endswith("config.toml")
     code, out, _ = console("doctor", "box", "--json")
     checks = {check["rule"]: check["verdict"] for check in json.loads(out)["checks"]}
+    assert "blocked" not in checks.values(), out
     assert checks["link"] == checks["agent"] == checks["workspace"] == "ok"
     assert code == 0
+
+
+def test_a_port_that_our_own_server_holds_is_no_fault_of_the_host(console: Console) -> None:
+    console.json("run", "box", "serve", "port=8000", "--follow", "--force", "port", "--yes")
+    code, out, _ = console("doctor", "box", "--json")
+    stages = [check for check in json.loads(out)["checks"] if check["rule"] == "stage serve"]
+    assert code == 0 and [(check["verdict"], "8000" in check["reason"]) for check in stages] == [("warning", True)]
 
 
 def test_options_may_stand_before_the_command(console: Console) -> None:
