@@ -147,7 +147,7 @@ def _draft_vocabulary(stage: StageRun, vocabulary: int) -> int | None:
 
 
 def _settings(stage: StageRun, data: Data, shape: Shape, vocabulary: int | None) -> Settings:
-    parameters = {**stage.parameters, "draft_vocab_size": vocabulary}
+    parameters = {**stage.parameters, "draft_vocab_size": vocabulary, "verifier": verifying.plain_folder(stage)}
     try:
         settings = training.choose(parameters, machine.find(stage.environment, parameters.get("gpus")), data, shape)
     except SettingsError as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from pipeline import shim
 from pipeline.plan import verifier_config
 from pipeline.plan.verifier_config import ConfigError, VerifierConfig
 from pipeline.stages.errors import StageError
@@ -42,6 +43,26 @@ def config(stage: StageRun) -> VerifierConfig:
             field=error.field,
             remedy="Give the folder of a complete Hugging Face model.",
         ) from None
+
+
+def plain_folder(stage: StageRun) -> str:
+    """The verifier for tools that run no code of its folder: itself, or a stand-in of the run (``pipeline.shim``).
+
+    :raises StageError: when no plain config is known for its type.
+    """
+    path = folder(stage)
+    try:
+        found = shim.stand_in(Path(path), stage.run.data / "verifier")
+    except ConfigError as error:
+        raise StageError(
+            f"{error.cause}.",
+            file=error.file,
+            field=error.field,
+            remedy="Give a folder whose config.json transformers knows without remote code.",
+        ) from None
+    if str(found) != path:
+        stage.message(f"The verifier brings code of its own: tools get {found}, with a plain config and its weights.")
+    return str(found)
 
 
 def fingerprint(stage: StageRun) -> dict[str, str]:
