@@ -237,18 +237,19 @@ def _train(records: Writer, first: bool, options: argparse.Namespace, arguments:
     if options.drop_embedding:
         # A frozen copy of the verifier's: the trainer loads it from there before it reads the checkpoint.
         core.Eagle3DraftModel._keys_to_ignore_on_save = [*core.Eagle3DraftModel._keys_to_ignore_on_save, EMBEDDING]
+    config = TrainConfig.resolve(arguments)
     build = cli.build_draft_model
 
     def build_draft_model(*values: Any, **named: Any) -> Any:
         records.write(PHASE, name="build", detail="the draft, and the verifier's embedding and head")
         model = build(*values, **named)
-        if torch.cuda.is_available():
+        if config.loss.loss_implementation == "fused":
             gpu.settle_loss_tiles(model.draft_vocab_size)
         return model
 
     cli.build_draft_model = build_draft_model
     cli.Trainer = watched(trainer.Trainer, records, first)
-    cli.main(TrainConfig.resolve(arguments))
+    cli.main(config)
 
 
 def _follow(stage: int) -> None:
@@ -263,10 +264,13 @@ def _follow(stage: int) -> None:
 
 
 def _compiling(error: BaseException) -> bool:
-    """Whether the error came out of torch's compiler or Triton, not out of what they compile."""
+    """Whether torch's compiler or Triton failed, and not what they had compiled."""
+    if "OutOfMemory" in type(error).__name__:
+        return False
     frames = traceback.extract_tb(error.__traceback__)
-    parts = ("_dynamo", "_inductor", f"{os.sep}triton{os.sep}")
-    return any(part in frame.filename for frame in frames for part in parts)
+    place = frames[-1].filename if frames else ""
+    modules, folders = ("torch._dynamo", "torch._inductor", "triton"), ("_dynamo", "_inductor", "triton")
+    return type(error).__module__.startswith(modules) or any(f"{os.sep}{name}{os.sep}" in place for name in folders)
 
 
 if __name__ == "__main__":  # the data loader starts processes that import this module
