@@ -375,3 +375,32 @@ def test_a_full_disk_ends_neither_the_stage_nor_its_supervision(tmp_path: Path) 
         until(lambda: not procfs.alive(runner))
     finally:
         subprocess.run(["umount", "-l", str(disk)], check=True)
+
+
+def test_a_stage_that_writes_events_has_progress_evidence_and_a_reason(bench: Bench) -> None:
+    code = """
+def say(**event):
+    with open(os.path.join(os.environ["JOB"], "progress.jsonl"), "a") as file:
+        file.write(json.dumps({"t": 1.0, **event}) + "\\n")
+import json
+say(event="phase", name="synthesize")
+say(event="count", done=3, total=12, unit="prompts", rate=1.5)
+say(event="metrics", step=7, values={"loss": 2.5})
+say(event="message", level="info", text="Three answers are there.")
+say(event="evidence", name="rows", value=3, unit="rows", ok=True)
+open("said", "w").close()
+while not os.path.exists("go"): time.sleep(0.01)
+say(event="failed", cause="The disk is almost full.", remedy="Free space.", where="/data", klass="disk_full")
+print("ValueError: something else that the log holds", file=sys.stderr)
+sys.exit(1)
+"""
+    bench.write(code, env={"JOB": bench.directory}, watcher="events").start()
+    job = until(lambda: next((job for job in [bench.job()] if job.evidence), None))
+    assert (job.progress.phase, job.progress.done, job.progress.total, job.progress.rate) == ("synthesize", 3, 12, 1.5)
+    assert job.progress.percent == 25.0 and job.progress.figures == {"loss": 2.5, "step": 7.0}
+    (bench.workspace / "go").touch()
+    job = bench.wait_for(jobs.FAILED)
+    assert job.failure is not None
+    assert (job.failure.klass, job.failure.cause) == ("disk_full", "/data: The disk is almost full.")
+    assert [(item.name, item.value, item.ok) for item in job.evidence] == [("rows", 3, True)]
+    assert "message: Three answers are there." in bench.events() and "phase: synthesize" in bench.events()
