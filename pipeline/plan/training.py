@@ -162,6 +162,8 @@ def trainer_options(values: Mapping[str, Any], prepared: str, output: str) -> li
     }
     for option, name in pairs.items():
         options += [option, f"{values[name]:g}" if isinstance(values[name], float) else str(values[name])]
+    # EAGLE-3 has no mask token; without a number the trainer looks for one with the verifier's tokenizer.
+    options += ["--mask-token-id", "0"]
     return [*options, "--on-missing", "raise", *extra_options(values.get("trainer_options"))]
 
 
