@@ -203,9 +203,26 @@ def activation_bytes(shape: Shape, ttt_steps: int = 3) -> int:
 def static_bytes(shape: Shape) -> int:
     """Bytes of GPU memory that training needs whatever the step's length: float32 weights, gradients and two moments,
     the frozen weights, and what the allocator holds beside them (32 GB where 21 GB are in use)."""
-    trained = shape.hidden * shape.hidden * (shape.states - 1 + 16)
     frozen = shape.hidden * (shape.vocabulary + 2 * shape.draft_vocabulary)
-    return int(1.45 * (16 * trained + 4 * frozen))
+    return int(1.45 * (16 * _trained(shape) + 4 * frozen))
+
+
+def checkpoint_bytes(values: Mapping[str, Any], shape: Shape) -> int:
+    """Bytes of one checkpoint: weights and the optimizer's state in bfloat16; 8.6 GB measured for Kimi-K2.5's size."""
+    moments = 2 if values["optimizer"] == "adamw" else 1
+    frozen = shape.hidden * (shape.draft_vocabulary + (shape.vocabulary if values.get("keep_embedding") else 0))
+    return 2 * (_trained(shape) * (1 + moments) + frozen)
+
+
+def checkpoints(values: Mapping[str, Any]) -> int:
+    """How many checkpoints a whole run leaves: epoch 0 always has one."""
+    every, epochs = float(values["checkpoint_every"]), int(values["epochs"])
+    return epochs if every <= 1 else epochs // int(every) + 1
+
+
+def _trained(shape: Shape) -> int:
+    """Weights that are trained: the states' projection, attention and MLP of one layer."""
+    return shape.hidden * shape.hidden * (shape.states - 1 + 16)
 
 
 def _length(data: Data, trained: int, machine: Machine, shape: Shape) -> tuple[int, str]:

@@ -155,7 +155,17 @@ def _settings(stage: StageRun, data: Data, shape: Shape, vocabulary: int | None)
     stage.message(f"{data.samples:,} samples, {data.tokens:,} tokens, the longest {data.longest:,}.")
     for choice in settings.choices:
         stage.message(choice.sentence)
+    _say_disk(stage, settings, shape)
     return settings
+
+
+def _say_disk(stage: StageRun, settings: Settings, shape: Shape) -> None:
+    each, count = training.checkpoint_bytes(settings.values, shape), training.checkpoints(settings.values)
+    free = shutil.disk_usage(stage.run.workspace).free
+    words = (
+        f"{count} checkpoints of about {each / 1e9:,.1f} GB: {count * each / 1e9:,.1f} GB of {free / 1e9:,.1f} free."
+    )
+    stage.message(words, "info" if count * each < free else "warning")
 
 
 def _prepare_output(stage: StageRun, settings: Settings, inputs: Mapping[str, str]) -> None:

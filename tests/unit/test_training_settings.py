@@ -66,6 +66,18 @@ def test_the_memory_model_agrees_with_what_an_h200_showed() -> None:
     assert training.static_bytes(KIMI) / 1024**2 == pytest.approx(31_000, rel=0.1)
 
 
+def test_the_size_of_a_checkpoint_agrees_with_what_was_written() -> None:
+    values = {**choose(H200).values, "keep_embedding": True}
+    assert training.checkpoint_bytes(values, KIMI) == pytest.approx(8.58e9, rel=0.03)
+    slim = training.checkpoint_bytes({**values, "keep_embedding": False}, KIMI)
+    assert training.checkpoint_bytes(values, KIMI) - slim == 163840 * 7168 * 2
+
+
+@pytest.mark.parametrize(("every", "count"), [(1.0, 20), (10.0, 3), (20.0, 2), (0.5, 20)])
+def test_how_many_checkpoints_stay(every: float, count: int) -> None:
+    assert training.checkpoints({"checkpoint_every": every, "epochs": 20}) == count
+
+
 def test_on_a_cpu_everything_gets_what_runs_there() -> None:
     values = choose(CPU, Data(60, 6827, 136), SMALL).values
     expected = {"optimizer": "adamw", "loss_implementation": "eager", "attention": "sdpa", "states_dtype": "float32"}
