@@ -15,7 +15,8 @@ demo: $(VENV)/.ready  ## the embedded host as it is: real stages after `make pip
 	$(BIN)/eagle-console demo
 
 test: $(VENV)/.ready debian-packages check  ## everything but the real models, set-up included
-	$(BIN)/pytest -m "not slow"
+	$(BIN)/pytest -n 3 -m "not slow and not system"
+	$(BIN)/pytest -m "not slow and system"
 
 test-fast: $(VENV)/.ready  ## under two minutes, no servers outside Python
 	$(BIN)/pytest -n 3 -m "not slow and not system"

@@ -39,6 +39,9 @@ from eagle_console.link.prompts import Nobody, Prompter, too_late
 from eagle_console.link.sshconfig import Hop
 from eagle_console.link.transport import CLOSE_SECONDS, READ_BYTES, Channel, ProcessChannel, Reading, Writing
 
+MAX_PLACE_BYTES = 60
+"""Of the folder that holds our private directory: a socket's path ends after 104 bytes on macOS, 108 on Linux."""
+
 _LEARN_SECONDS = 120.0  # jump hosts may have questions
 _LAST_WORDS_SECONDS = 1.0
 
@@ -272,7 +275,7 @@ def _private_directory() -> Path:
     places = [os.environ.get("XDG_RUNTIME_DIR", ""), tempfile.gettempdir(), str(state_dir())]
     for place in filter(None, places):
         try:
-            if os.statvfs(place).f_flag & getattr(os, "ST_NOEXEC", 0):
+            if len(os.fsencode(place)) > MAX_PLACE_BYTES or os.statvfs(place).f_flag & getattr(os, "ST_NOEXEC", 0):
                 continue
             return Path(tempfile.mkdtemp(prefix="eagle_console-", dir=place))
         except OSError:

@@ -191,7 +191,8 @@ def test_a_job_of_another_machine_is_elsewhere_and_never_judged_here(folder: Fol
 def test_the_states_of_a_job(folder: Folder) -> None:
     me = procfs.identity(os.getpid())
     assert me is not None
-    started = ("started.json", JobStarted(me, NOBODY, 1, 5.0))
+    started = ("started.json", JobStarted(me, me, 1, 5.0))
+    stage_gone = ("started.json", JobStarted(me, NOBODY, 1, 5.0))
     dead = ("started.json", JobStarted(NOBODY, NOBODY, 1, 5.0))
     before = ProcessId(me.pid, me.start_ticks, "another boot")
     cases = [
@@ -202,6 +203,7 @@ def test_the_states_of_a_job(folder: Folder) -> None:
         (jobs.RUNNING, (started,), {}),
         (jobs.READY, (started, ("state.json", JobState(jobs.READY, time.time()))), {}),
         (jobs.STOPPING, (started, ("state.json", JobState(jobs.READY, 1.0)), ("stop.json", StopRequest(1.0))), {}),
+        (jobs.STOPPING, (stage_gone, ("state.json", JobState(jobs.READY, time.time()))), {}),
         (jobs.GONE, (dead, ("state.json", JobState(jobs.READY, 9.0))), {}),
         (jobs.UNSUPERVISED, (dead, ("state.json", JobState(jobs.READY, 9.0, processes=(me,)))), {}),
         (jobs.UNSUPERVISED, (("started.json", JobStarted(NOBODY, me, 1, 5.0)),), {}),

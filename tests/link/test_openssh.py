@@ -233,11 +233,10 @@ async def test_a_refused_password_is_asked_three_times_and_a_cancelled_one_is_ne
 
 
 async def test_the_answer_is_in_no_process_list_and_no_file(
-    sshd: SshServer, console_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    sshd: SshServer, console_home: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lock(console_home / ".ssh" / "id_ed25519", "open sesame")
-    private = tmp_path / "private"
-    private.mkdir()
+    private = tmp_path_factory.mktemp("private")  # a socket's path has room for a hundred characters
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(private))
     seen: list[str] = []
 

@@ -205,7 +205,7 @@ def test_the_holder_of_simulated_memory_has_a_name() -> None:
     name = name_of(os.getpid())
     assert name is not None and name_of(2**22 + 1) is None
     (row,) = simulated_snapshot(0.0, (Server(os.getpid(), 5.0, name),)).gpus[0].processes or ()
-    assert row.name and row.user and "pytest" in (row.command or "")
+    assert row.name and row.user and "python" in (row.command or "")
 
 
 def settle(crew: Crew) -> None:
