@@ -7,7 +7,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from typing import Any, Optional
 
@@ -16,6 +16,7 @@ from pipeline.plan.measurement import Answer, Counters, read_counters
 from pipeline.stages.errors import StageError
 
 REQUEST_SECONDS = 3600.0
+LOOK_SECONDS = 0.5
 _ROLES = {"human": "user", "user": "user", "system": "system"}
 
 
@@ -53,16 +54,19 @@ class Greedy:
     ) -> tuple[list[Answer], float]:
         """All answers in the order of the rows, and the seconds that they took together.
 
-        :param done: called with the number of finished answers; what it raises ends the rest.
+        :param done: called with the number of finished answers, a few times a second; what it raises ends the rest.
         """
         began = time.monotonic()
         pool = ThreadPoolExecutor(max_workers=concurrency)
         try:
-            pending = [pool.submit(self.answer, row, max_tokens) for row in rows]
-            for count, future in enumerate(as_completed(pending), 1):
-                future.result()
-                done(count)
-            return [future.result() for future in pending], time.monotonic() - began
+            asked = [pool.submit(self.answer, row, max_tokens) for row in rows]
+            pending = set(asked)
+            while pending:
+                finished, pending = wait(pending, LOOK_SECONDS, FIRST_COMPLETED)
+                for future in finished:
+                    future.result()
+                done(len(asked) - len(pending))
+            return [future.result() for future in asked], time.monotonic() - began
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
 

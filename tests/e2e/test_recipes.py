@@ -36,7 +36,6 @@ PARAMETERS = {
     "min_coverage": 0.5,
     "epochs": 20,
     "lr": 0.002,
-    "total_seq_len": 512,
     "checkpoint_every": 10,
     "bench_prompts": 60,
 }
