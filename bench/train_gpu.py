@@ -32,7 +32,7 @@ from pipeline.training import records
 
 WARM_STEPS = 10
 RUN_SECONDS = 300.0
-LANGUAGE_SECONDS = 45.0
+LANGUAGE_SECONDS = 60.0
 
 _PLAIN_STEP = re.compile(r"profile/step_ms=([\d.e+]+)")
 
@@ -108,6 +108,29 @@ def _told(item: Speed) -> Speed:
     return item
 
 
+class Curve:
+    """What validation predicts after each epoch, with the steps and the seconds of stepping until then."""
+
+    def __init__(self, seconds: float) -> None:
+        self.points: list[dict[str, float]] = []
+        self._limit, self._spent = seconds, 0.0
+        self._last: tuple[float, int] | None = None
+
+    def read(self, record: dict[str, Any]) -> bool:
+        """Takes a record; True when there is enough. Time between epochs (saving, validation) does not count."""
+        if record["kind"] == records.STEP:
+            now = (float(record["t"]), int(record["epoch"]))
+            if self._last is not None and self._last[1] == now[1]:
+                self._spent += now[0] - self._last[0]
+            self._last = now
+        result = records.validation(record) if record["kind"] == records.VAL else None
+        if result is not None:
+            self.points.append(
+                {"seconds": round(self._spent, 2), "steps": record["step"], "predicted": round(result.predicted, 4)}
+            )
+        return self._spent > self._limit and result is not None
+
+
 def optimizers(folder: Path, tiny: bool) -> list[dict[str, Any]]:
     """What validation predicts after each epoch, by seconds of training and by steps, for both optimizers."""
     size = TINY if tiny else LANGUAGE
@@ -116,22 +139,10 @@ def optimizers(folder: Path, tiny: bool) -> list[dict[str, Any]]:
     for optimizer in ("adamw", "muon"):
         values = _settings(size, optimizer=optimizer, epochs=200)
         argv, file = _wrapped_argv(values, verifier, data, folder / f"out_{optimizer}", ["--checkpoint-freq", "200"])
-        curve: list[dict[str, float]] = []
-        start: list[float] = []
-
-        def read(record: dict[str, Any], curve: list[Any] = curve, start: list[float] = start) -> bool:
-            if record["kind"] == records.STEP and not start:
-                start.append(record["t"])
-            result = records.validation(record) if record["kind"] == records.VAL else None
-            if result is not None:
-                seconds = record["t"] - start[0]
-                curve.append({"seconds": seconds, "steps": record["step"], "predicted": result.predicted})
-                return seconds > (8.0 if tiny else LANGUAGE_SECONDS)
-            return False
-
-        _run(argv, folder / f"{optimizer}.log", file, read)
-        found.append({"optimizer": optimizer, "curve": curve})
-        _say(f"{optimizer}: {len(curve)} epochs, last {curve[-1] if curve else None}")
+        curve = Curve(8.0 if tiny else LANGUAGE_SECONDS)
+        _run(argv, folder / f"{optimizer}.log", file, curve.read)
+        found.append({"optimizer": optimizer, "curve": curve.points})
+        _say(f"{optimizer}: {len(curve.points)} epochs, last {curve.points[-1] if curve.points else None}")
     _compare(found)
     return found
 
