@@ -54,9 +54,15 @@ def extract(run: Run, base: str, model: str, concurrency: int, seconds: object) 
     return [*arguments, "--request-timeout", str(seconds)]
 
 
-def synthesis_length(parameters: Mapping[str, Any]) -> int:
-    """Longest sequence of the server that answers."""
-    return int(parameters["max_model_len"] or parameters["max_tokens"] + PROMPT_ROOM)
+def synthesis_length(parameters: Mapping[str, Any], positions: Optional[int] = None) -> int:
+    """Longest sequence of the server that answers: as given, else room for prompt and answer.
+
+    :param positions: that the verifier has; None when unknown. vLLM refuses a longer sequence.
+    """
+    if parameters["max_model_len"]:
+        return int(parameters["max_model_len"])
+    wanted = int(parameters["max_tokens"]) + PROMPT_ROOM
+    return wanted if positions is None else min(wanted, positions)
 
 
 def synthesize_shown(parameters: Mapping[str, Any], environment: Environment, workspace: str) -> tuple[Command, ...]:

@@ -152,6 +152,7 @@ def _extract(stage: StageRun, data: Rows, missing: list[int], config: VerifierCo
     tokens = sum(len(data.tokens[row]) for row in missing)
     states.check_room(stage, tokens, config, stage.run.hidden_states)
     length = max(int(stage.parameters["max_model_len"] or 0), data.longest + 1)
+    length = min(length, config.max_positions or length)
     bounds = states.bounds(stage, config, length)
     with (
         states.clean_storage(stage),

@@ -74,7 +74,7 @@ def _answered(stage: StageRun) -> set[str]:
 def _ask(stage: StageRun, wanted: dict[str, rows.Row], kept: int) -> None:
     states = bool(stage.parameters["states"])
     concurrency = int(stage.parameters["concurrency"])
-    length = data_commands.synthesis_length(stage.parameters)
+    length = data_commands.synthesis_length(stage.parameters, verifying.config(stage).max_positions)
     values: dict[str, Any] = {"max_model_len": length, "max_num_seqs": concurrency}
     if states:
         values.update(capture.server_values(stage, length))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.plan import budget
+from pipeline.plan import budget, data_commands
 
 KIMI = budget.bytes_per_token(7168, 4, "bfloat16")
 
@@ -44,6 +44,13 @@ def test_the_hosts_memory_bounds_what_is_open(
 def test_the_storys_token_is_57_kilobytes() -> None:
     assert KIMI == 57_344
     assert budget.bytes_per_token(576, 4, "float32") == 9216
+
+
+def test_the_servers_longest_sequence() -> None:
+    given = {"max_model_len": None, "max_tokens": 8192}
+    assert data_commands.synthesis_length(given) == data_commands.synthesis_length(given, 262_144) == 10_240
+    assert data_commands.synthesis_length(given, 4096) == 4096, "no more than the verifier has positions"
+    assert data_commands.synthesis_length({**given, "max_model_len": 500}, 4096) == 500
 
 
 def test_a_request_may_take_as_long_as_its_tokens_need() -> None:
