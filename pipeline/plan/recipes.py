@@ -28,7 +28,7 @@ _CHAIN = ("prompts", "synthesize", "prepare", "extract", "vocab", "train", "expo
 
 CLASSIC = Recipe(
     "classic",
-    "every stage in turn, from prompts to the measured draft; loads the verifier three times",
+    "every stage in turn, from prompts to the measured draft; loads the verifier four times, twice of it to measure",
     _CHAIN,
     {"synthesize": {"states": False}},
 )

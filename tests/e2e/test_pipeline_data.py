@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import time
@@ -216,6 +217,25 @@ def test_one_pass_gives_the_same_answers_and_the_states_of_the_verifiers_own_for
         "no server is needed"
     )
     assert difference(VERIFIER, workspace.run_of().hidden_states) < 0.001
+
+
+def test_conversations_are_rendered_by_a_server_without_weights(data: Jobs, tmp_path: Path) -> None:
+    verifier = tmp_path / "verifier"
+    verifier.mkdir()
+    for path in VERIFIER.iterdir():
+        if path.suffix != ".safetensors":
+            shutil.copy(path, verifier)
+    workspace = Workspace(tmp_path, str(PYTHON), verifier=str(verifier))
+    run = workspace.run_of()
+    run.data.mkdir()
+    turns = [
+        [{"from": "human", "value": f"What is {n} + {n}?"}, {"from": "gpt", "value": f"{2 * n}."}] for n in range(6)
+    ]
+    run.responses.write_text("".join(json.dumps({"conversations": conversation}) + "\n" for conversation in turns))
+    ended = workspace.run("prepare", seq_length=256)
+    assert ended.code == 0, ended.output
+    assert ended.evidence["rows"] == 6 and 6 <= ended.evidence["tokens to learn"] < ended.evidence["tokens"] / 2
+    assert any(getattr(event, "name", "") == "server render" for event in ended.events)
 
 
 def test_a_preset_without_a_hub(data: Jobs, tmp_path: Path) -> None:
