@@ -27,8 +27,9 @@ _STAGE_VARIABLES = ("PYTHONPATH", "PYTHONSAFEPATH")
 
 POLL_SECONDS = 0.5
 GRACE_SECONDS = 15.0
-TAIL_BYTES = 16 * 1024
-TAIL_LINES = 60
+TAIL_BYTES = 128 * 1024
+TAIL_LINES = 400
+"""Of a dead server's log: the engine's reason stands well before the API server's own end."""
 
 _SHARDS = re.compile(r"Loading safetensors checkpoint shards: +\d+% Completed \| (\d+)/(\d+)")
 
