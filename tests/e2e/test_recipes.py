@@ -35,7 +35,7 @@ PARAMETERS = {
     "draft_vocab_size": 4096,
     "min_coverage": 0.5,
     "epochs": 20,
-    "lr": 0.002,
+    "lr": 0.001,
     "checkpoint_every": 10,
     "bench_prompts": 60,
 }
