@@ -22,7 +22,7 @@ test-fast: $(VENV)/.ready  ## under two minutes, no servers outside Python
 	$(BIN)/pytest -n 3 -m "not slow and not system"
 
 test-slow: $(VENV)/.ready debian-packages pipeline  ## real vLLM on the CPU
-	$(BIN)/pytest -m slow
+	$(BIN)/pytest -m "slow and not recipe"
 
 test-recipes: $(VENV)/.ready pipeline  ## from prompts to a measured draft, both recipes: a quarter of an hour
 	$(BIN)/pytest -m recipe

@@ -16,7 +16,7 @@ from fixtures.stages import ROOT, prompts
 from pipeline.plan import manifest
 from pipeline.plan.layout import Run
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.slow, pytest.mark.recipe, pytest.mark.timeout(1800)]
 
 PIPELINE = Path(os.environ.get("EAGLE_CONSOLE_PIPELINE", ROOT / ".pipeline"))
 VERIFIER = PIPELINE / "SmolLM2-135M-Instruct"
