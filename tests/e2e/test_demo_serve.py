@@ -8,12 +8,12 @@ import os
 import subprocess
 import sys
 import time
-import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from fixtures.chat import ask
 from fixtures.ml_environment import free_port
 
 from remote import procfs
@@ -68,19 +68,6 @@ def demo(tmp_path: Path) -> Demo:
             pytest.fail(f"no pipeline environment in {pipeline}")
         pytest.skip(f"no pipeline environment in {pipeline}")
     return Demo(tmp_path)
-
-
-def ask(port: int, question: str) -> str:
-    base = f"http://127.0.0.1:{port}/v1"
-    with urllib.request.urlopen(f"{base}/models", timeout=30) as answer:
-        model = json.load(answer)["data"][0]["id"]
-    body = {"model": model, "messages": [{"role": "user", "content": question}], "temperature": 0, "max_tokens": 24}
-    request = urllib.request.Request(
-        f"{base}/chat/completions", json.dumps(body).encode(), {"Content-Type": "application/json"}
-    )
-    with urllib.request.urlopen(request, timeout=120) as answer:
-        text: str = json.load(answer)["choices"][0]["message"]["content"]
-    return text
 
 
 def test_from_launch_to_the_last_process(demo: Demo) -> None:

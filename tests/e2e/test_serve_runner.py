@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import socket
 import time
-import urllib.request
 from pathlib import Path
 
 import pytest
+from fixtures.chat import ask
 
 from remote import procfs
 from remote.jobs.launcher import Launcher
@@ -76,18 +75,6 @@ class Served:
             assert time.monotonic() < deadline
             time.sleep(0.02)
 
-    def ask(self, question: str) -> str:
-        base = f"http://127.0.0.1:{self.port}/v1"
-        with urllib.request.urlopen(f"{base}/models", timeout=30) as answer:
-            model = json.load(answer)["data"][0]["id"]
-        body = {"model": model, "messages": [{"role": "user", "content": question}], "temperature": 0, "max_tokens": 24}
-        request = urllib.request.Request(
-            f"{base}/chat/completions", json.dumps(body).encode(), {"Content-Type": "application/json"}
-        )
-        with urllib.request.urlopen(request, timeout=120) as answer:
-            text: str = json.load(answer)["choices"][0]["message"]["content"]
-        return text
-
     def living(self) -> list[str]:
         return [str(procfs.command_line(process.pid)) for process in self.seen if procfs.alive(process)]
 
@@ -108,7 +95,7 @@ def served(tmp_path: Path, context: StageContext):
 
 def test_serves_answers_and_leaves_nothing(served: Served) -> None:
     job = served.wait_for(jobs.READY, seconds=READY_SECONDS)
-    assert "The capital of France is Paris" in served.ask("What is the capital of France?")
+    assert "The capital of France is Paris" in ask(served.port, "What is the capital of France?")
     assert job.progress.ready
     assert len(served.seen) >= 3, "the API server, its engine and a worker"
     first_line = served.store.read_log(job.id, offset=0).lines[0]

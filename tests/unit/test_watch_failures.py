@@ -77,7 +77,7 @@ TABLE = [
     ("hf_offline", "huggingface_hub.errors.LocalEntryNotFoundError: Cannot find an appropriate snapshot folder"),
     ("hf_offline", "OSError: some/name is not a local folder and is not a valid model identifier"),
     ("hf_offline", "HFValidationError: Repo id must be in the form 'repo_name' or 'namespace/repo_name': '/no/folder'"),
-    ("disk_full", "OSError: [Errno 28] No space left on device: '/root/.triton/cache/x'"),
+    ("disk_full", "OSError: [Errno 28] No space left on device: '/home/u/.triton/cache/x'"),
     ("disk_full", "OSError: [Errno 122] Disk quota exceeded"),
     ("host_oom_killed", "RuntimeError: Engine core initialization failed. Failed core proc(s): {'EngineCore_DP0': -9}"),
     ("host_oom_killed", "Worker proc VllmWorker-0 died unexpectedly (exit code: -9), shutting down executor."),
