@@ -49,7 +49,7 @@ class Server(socketserver.ThreadingMixIn, HTTPServer):
         socketserver.TCPServer.server_bind(self)  # without HTTPServer's look-up of the host's name
 
 
-def replay(path: str, port: int, speed: float, stop: threading.Event) -> int:
+def replay(path: str, port: int, speed: float) -> int:
     """Prints the recording; returns the exit code."""
     with open(path, encoding="utf-8") as file:
         header, *pieces = [json.loads(line) for line in file if line.strip()]
@@ -65,14 +65,13 @@ def replay(path: str, port: int, speed: float, stop: threading.Event) -> int:
             return 1
     start = time.monotonic()
     for piece in pieces:
-        if stop.wait(max(0.0, start + piece["at"] / speed - time.monotonic())):
-            return 0
+        time.sleep(max(0.0, start + piece["at"] / speed - time.monotonic()))
         if server and STARTED in piece["text"]:
             server.server_activate()
             threading.Thread(target=server.serve_forever, daemon=True).start()
         say(piece["text"])
-    if server:
-        stop.wait()
+    while server:
+        signal.pause()
     return 0
 
 
@@ -89,9 +88,9 @@ def main() -> int:
     arguments = parser.parse_args()
     if arguments.speed <= 0:
         parser.error("--speed must be above 0")
-    stop = threading.Event()
-    signal.signal(signal.SIGTERM, lambda number, frame: stop.set())
-    return replay(arguments.recording, arguments.port, arguments.speed, stop)
+    # The handler ends the process: setting an Event from it can wait for ever for the lock that Event.wait holds.
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(0))
+    return replay(arguments.recording, arguments.port, arguments.speed)
 
 
 if __name__ == "__main__":
