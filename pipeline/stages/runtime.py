@@ -39,6 +39,32 @@ COUNT_SECONDS = 0.5
 Inputs = Mapping[str, str]
 
 
+_SLICE_SECONDS = 0.05
+
+
+class _StopFlag:
+    """Set by a signal handler and waited for by the code that it interrupts.
+
+    Not a ``threading.Event``: its ``set`` would wait for ever for the lock that an interrupted ``wait`` holds.
+    """
+
+    def __init__(self) -> None:
+        self._set = False
+
+    def set(self) -> None:
+        self._set = True
+
+    def is_set(self) -> bool:
+        return self._set
+
+    def wait(self, seconds: float) -> bool:
+        """Whether it was set before so many seconds were over."""
+        deadline = time.monotonic() + seconds
+        while not self._set and (left := deadline - time.monotonic()) > 0:
+            time.sleep(min(left, _SLICE_SECONDS))
+        return self._set
+
+
 class StageRun:
     """One run of a stage.
 
@@ -61,7 +87,7 @@ class StageRun:
         self.label = f"{self.stage.name}: " if spec.get("part_of") else ""  # a recipe's parts share one progress file
         self._evidence: list[Evidence] = []
         self._progress = Path(self.directory) / events.FILE
-        self._stop = threading.Event()
+        self._stop = _StopFlag()
         self._callbacks: list[Callable[[], None]] = []
         self._counted = float("-inf")
         self._held_count: Optional[Count] = None
