@@ -161,7 +161,7 @@ def test_torn_checkpoints_are_passed_over_and_more_epochs_continue(workspace: Wo
     assert (workspace.run_of().output / "torn_epoch1").is_dir()
 
 
-# By hand until it has passed many times: on a loaded machine it once did not end within 90 s of the stop (see _StopFlag).
+# By hand until it has passed many times: on a loaded machine it once did not end within 90 s of the stop (_StopFlag).
 @pytest.mark.recipe
 def test_two_processes_train_and_stop_together(workspace: Workspace) -> None:
     process, directory = workspace.start("train", epochs=3, processes=2, **QUICK)
