@@ -6,6 +6,8 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from eagle_console.config import HostProfile
+
 VARIABLE = "EAGLE_CONSOLE_PIPELINE"
 VERIFIER = "SmolLM2-135M-Instruct"
 
@@ -30,6 +32,18 @@ def find_pipeline() -> PipelineEnvironment | None:
         if found:
             return found
     return None
+
+
+def demo_profile(home: Path) -> HostProfile:
+    """The profile of the embedded host with that home; nothing is made or started."""
+    pipeline = find_pipeline()
+    return HostProfile(
+        name="demo",
+        address="demo",
+        workspace=str(home / "workspace"),
+        verifier=str(pipeline.verifier) if pipeline else None,
+        python=str(pipeline.python) if pipeline else None,
+    )
 
 
 def _complete(folder: Path) -> PipelineEnvironment | None:

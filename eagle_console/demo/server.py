@@ -16,7 +16,7 @@ from typing import Self
 import asyncssh
 
 from eagle_console.config import HostProfile
-from eagle_console.demo.environment import find_pipeline
+from eagle_console.demo.environment import demo_profile
 from eagle_console.demo.exec_session import ExecSession
 from eagle_console.demo.home import demo_home
 from eagle_console.demo.keys import DemoKeys, load_keys
@@ -63,17 +63,9 @@ class DemoHost:
         return self._keys.host.export_public_key().decode().strip()
 
     async def __aenter__(self) -> Self:
-        keys, workspace = await asyncio.to_thread(_prepare, self._home)
-        self._keys = keys
-        pipeline = find_pipeline()
-        self.profile = HostProfile(
-            name="demo",
-            address="demo",
-            workspace=str(workspace),
-            verifier=str(pipeline.verifier) if pipeline else None,
-            python=str(pipeline.python) if pipeline else None,
-        )
-        environment = login_environment(self._home, os.environ, replays=pipeline is None)
+        self._keys = keys = await asyncio.to_thread(_prepare, self._home)
+        self.profile = demo_profile(self._home)
+        environment = login_environment(self._home, os.environ, replays=self.profile.python is None)
         self._listener = await asyncssh.listen(
             ADDRESS,
             0,
@@ -162,6 +154,6 @@ def login_environment(home: Path, user: Mapping[str, str], replays: bool) -> dic
     return environment
 
 
-def _prepare(home: Path) -> tuple[DemoKeys, Path]:
-    workspace = create_workspace(home)
-    return load_keys(home), workspace
+def _prepare(home: Path) -> DemoKeys:
+    create_workspace(home)
+    return load_keys(home)

@@ -57,9 +57,10 @@ def resolve(host: str, config: Config) -> Target:
     """
     profile = config.hosts.get(host) or HostProfile(name=host, address=host)
     if profile.address == DEMO:
-        from eagle_console.link.demo import demo_profile
+        from eagle_console.demo.environment import demo_profile
+        from eagle_console.demo.home import demo_home
 
-        profile = demo_profile()
+        profile = demo_profile(demo_home())
     elif profile.address != LOCAL:
         parse_address(profile.address)
     return Target(profile)

@@ -6,7 +6,6 @@ import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -14,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Optional
 
+from fixtures.ml_environment import free_port
 from jobkit import until
 
 from remote import procfs
@@ -24,13 +24,6 @@ from remote.protocol.jobs import ProcessId
 
 FAKE = Path(__file__).parents[1] / "fixtures" / "fake_vllm.py"
 WRITABLE = Policy(False, "", (), None)
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 class ByHand:

@@ -20,6 +20,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from fixtures.ml_environment import free_port
+
 from eagle_console.config import HostProfile
 from eagle_console.link.connect import Target
 from remote.procfs import descendants
@@ -125,7 +127,7 @@ def ssh_server(
     for name in ("host_ed25519", "id_ed25519"):
         if not (directory / name).exists():
             ssh_keygen("-q", "-t", "ed25519", "-N", "", "-C", name, "-f", str(directory / name))
-    port = port or _free_port()
+    port = port or free_port()
     public = (directory / "id_ed25519.pub").read_text()
     (directory / "authorized_keys").write_text(f"{authorized_options} {public}".lstrip())
     (directory / "authorized_keys").chmod(0o600)
@@ -187,13 +189,6 @@ def _wait_until_open(server: SshServer) -> None:
             if server.process.poll() is not None or time.monotonic() > deadline:
                 raise RuntimeError(f"sshd did not start:\n{server.log()}") from None
             time.sleep(0.02)
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def ssh_keygen(*argv: str) -> str:

@@ -14,16 +14,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from fixtures.ml_environment import free_port
 
 from eagle_console.demo.server import RECORDINGS
 
 REPLAY = RECORDINGS / "replay.py"
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @contextmanager
