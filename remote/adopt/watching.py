@@ -197,7 +197,7 @@ class Watch:
                 progress = _ended(progress, at)
                 changes.update(healthy=None, health_note="", port=None)
             changes["progress"] = dataclasses.replace(progress, ready=ready)
-            if record.state != jobs.STOPPING:  # then whoever ends it says when it is over
+            if record.state not in (jobs.STOPPING, jobs.STOPPED):  # then whoever ends it has the word
                 changes["state"] = (jobs.READY if ready else jobs.RUNNING) if lives else _end_state(reading)
             self.record = dataclasses.replace(record, **changes)  # type: ignore[arg-type]
             self._turns += 1
