@@ -17,6 +17,7 @@ class ArtifactUsage:
     :param apparent: sum of the file sizes.
     :param incomplete: paths that could not be read, as a count; the sizes are then a lower bound.
     :param modified: newest modification time of any file in it, wall seconds.
+    :param growth: bytes an hour, measured between passes; None until two passes are far enough apart.
     """
 
     path: str
@@ -26,6 +27,7 @@ class ArtifactUsage:
     files: int
     modified: Optional[float] = None
     incomplete: int = 0
+    growth: Optional[float] = None
 
 
 @dataclass(frozen=True)
@@ -34,7 +36,9 @@ class DiskSnapshot:
 
     ``scanned`` is the wall time of the last finished pass, None while the first is under way; ``scanning`` says that a
     pass runs and ``files_seen`` how far it is. ``problem`` is set when the workspace cannot be read at all.
-    ``left_out`` counts the smallest directories, where more exist than one frame can carry.
+    ``left_out`` counts the smallest directories, where more exist than one frame can carry. ``growth`` is how fast the
+    used space of the file system rises, in bytes an hour, and ``full_in`` the seconds until it is full at that speed;
+    both are None while that is not known, and ``full_in`` also where it does not grow.
     """
 
     workspace: str
@@ -45,3 +49,5 @@ class DiskSnapshot:
     files_seen: int = 0
     problem: str = ""
     left_out: int = 0
+    growth: Optional[float] = None
+    full_in: Optional[float] = None

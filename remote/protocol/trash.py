@@ -111,8 +111,19 @@ class Receipt:
 
 
 @dataclass(frozen=True)
+class Pin:
+    """Whether a person protects a path (operation ``pin``)."""
+
+    path: str
+    pinned: bool
+    who: str = ""
+    wall: Optional[float] = None
+
+
+@dataclass(frozen=True)
 class TrashList:
-    """Receipts whose items still lie in the trash, the newest first (operation ``trash``).
+    """Receipts, the newest first: those whose items lie in the trash (operation ``trash``), or those that a purge has
+    gone through (operation ``purge``).
 
     :param allocated: bytes that purging all of them would unlink.
     """
