@@ -107,6 +107,9 @@ class Checkpoint:
     :param resumable: the trainer can go on from it.  :param servable: config and weights are complete.
     :param validation_loss, predicted_acceptance: of its own validation; absent does not mean bad.
     :param best: the run's own pointer names it.  :param newest: the newest complete one.
+    :param possibly_best: why it may be the best although the pointer does not name it; empty where it cannot be.
+    :param holes: bytes of its weights that were never written, or that a sparse copy left out.
+    :param problem: what is missing or cut in it, a sentence without its point; empty where nothing is.
     """
 
     name: str
@@ -120,6 +123,9 @@ class Checkpoint:
     predicted_acceptance: Optional[float] = None
     best: bool = False
     newest: bool = False
+    possibly_best: str = ""
+    holes: int = 0
+    problem: str = ""
 
 
 @dataclass(frozen=True)
