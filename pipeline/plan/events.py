@@ -65,6 +65,25 @@ class Evidence:
 
 
 @dataclass(frozen=True)
+class EpochSaved:
+    """A checkpoint of a whole epoch is on the disk, and its validation is over: what retention decides by.
+
+    :param path: of the checkpoint's folder. :param epoch: its number, counted from 0 as in the folder's name.
+    :param step: of the whole training. :param bytes: of all its files.
+    :param predicted_acceptance: 1 + the share of validation drafts that are right up to each position; None where there
+        was no validation.
+    :param validation_loss: None where there was no validation, or it was no finite number.
+    """
+
+    path: str
+    epoch: int
+    step: Optional[int] = None
+    bytes: int = 0
+    predicted_acceptance: Optional[float] = None
+    validation_loss: Optional[float] = None
+
+
+@dataclass(frozen=True)
 class Failed:
     """Why the stage cannot go on: the last event. ``where`` names the file and field, empty where there is none."""
 
@@ -74,7 +93,7 @@ class Failed:
     klass: str = "stage"
 
 
-Event = Union[Phase, Count, Metrics, Message, Evidence, Failed]
+Event = Union[Phase, Count, Metrics, Message, Evidence, EpochSaved, Failed]
 
 _KINDS: dict[str, Any] = {
     "phase": Phase,
@@ -82,6 +101,7 @@ _KINDS: dict[str, Any] = {
     "metrics": Metrics,
     "message": Message,
     "evidence": Evidence,
+    "epoch_saved": EpochSaved,
     "failed": Failed,
 }
 _NAMES = {cls: name for name, cls in _KINDS.items()}
@@ -122,9 +142,8 @@ def _well_typed(event: Event) -> bool:
         numbers = (event.done, event.total, event.rate)
         return _number(event.done) and all(item is None or _number(item) for item in numbers) and _texts(event.unit)
     if isinstance(event, Metrics):
-        step_fits = event.step is None or (isinstance(event.step, int) and not isinstance(event.step, bool))
         return (
-            step_fits
+            (event.step is None or _whole(event.step))
             and isinstance(event.values, dict)
             and all(item is None or _number(item) for item in event.values.values())
         )
@@ -137,11 +156,24 @@ def _well_typed(event: Event) -> bool:
             and isinstance(event.ok, bool)
             and (value is None or isinstance(value, (str, bool)) or _number(value))
         )
+    if isinstance(event, EpochSaved):
+        figures = (event.predicted_acceptance, event.validation_loss)
+        return (
+            _texts(event.path)
+            and _whole(event.epoch)
+            and _whole(event.bytes)
+            and (event.step is None or _whole(event.step))
+            and all(item is None or _number(item) for item in figures)
+        )
     return _texts(event.cause, event.remedy, event.where, event.klass)
 
 
 def _texts(*values: Any) -> bool:
     return all(isinstance(value, str) for value in values)
+
+
+def _whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**63
 
 
 def _number(value: Any) -> bool:

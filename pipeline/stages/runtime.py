@@ -25,7 +25,7 @@ from typing import Any, Optional
 from pipeline.plan import events, manifest
 from pipeline.plan.catalog import stage_named
 from pipeline.plan.environment import Environment, inspect
-from pipeline.plan.events import Count, Event, Evidence, Failed, Message, Metrics, Phase
+from pipeline.plan.events import Count, EpochSaved, Event, Evidence, Failed, Message, Metrics, Phase
 from pipeline.plan.fingerprint import ABSENT, fingerprint
 from pipeline.plan.layout import Run
 from pipeline.plan.manifest import Changed, Freshness, Manifest, freshness
@@ -119,6 +119,10 @@ class StageRun:
         """A sentence for people, in the log and in the job's events."""
         _say(text)
         self._append(Message(level, text))
+
+    def epoch_saved(self, saved: EpochSaved) -> None:
+        """A checkpoint is complete: whoever looks after the disk may now act."""
+        self._append(saved)
 
     def evidence(self, name: str, value: Any, unit: str = "", ok: bool = True) -> None:
         """A fact that was checked on the finished work; it goes into the manifest."""

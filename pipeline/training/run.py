@@ -8,10 +8,11 @@ import signal
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Optional
 
+from pipeline.plan.events import EpochSaved
 from pipeline.processes import Tree
 from pipeline.stages.runtime import StageRun
 from pipeline.training import records
@@ -58,6 +59,7 @@ def train(stage: StageRun, argv: Sequence[str], env: Mapping[str, str], record_f
     finally:
         tree.end(GRACE_SECONDS)
     _follow(reader, follower)
+    follower.close()
     outcome.code = code
     return outcome
 
@@ -69,6 +71,7 @@ class Follower:
         self._stage, self._outcome = stage, outcome
         self._total: Optional[int] = None
         self._seen: deque[tuple[float, int]] = deque()
+        self._saved_epoch: Optional[EpochSaved] = None  # told when its validation is over
 
     def read(self, record: Mapping[str, Any]) -> None:
         """Takes the next record."""
@@ -85,11 +88,16 @@ class Follower:
         if reader is not None:
             reader(record)
 
+    def close(self) -> None:
+        """No record follows."""
+        self._tell_saved()
+
     def _phase(self, record: Mapping[str, Any]) -> None:
         self._seen.clear()
         self._stage.phase(record["name"], record.get("detail") or "")
 
     def _epoch(self, record: Mapping[str, Any]) -> None:
+        self._tell_saved()
         self._total = record["total"]
         place = {"epoch": record["epoch"] + 1, "epochs": record["epochs"], "epoch_steps": record["steps"]}
         self._stage.metrics(record["global_step"], {name: float(value) for name, value in place.items()})
@@ -125,6 +133,11 @@ class Follower:
         self._stage.message(
             f"Epoch {found.epoch + 1}: validation predicts acceptance length {found.predicted:.2f} ({accuracies})."
         )
+        if self._saved_epoch is not None and self._saved_epoch.epoch == found.epoch:
+            self._saved_epoch = replace(
+                self._saved_epoch, predicted_acceptance=found.predicted, validation_loss=found.loss
+            )
+            self._tell_saved()
 
     def _saved(self, record: Mapping[str, Any]) -> None:
         epoch, size = record["epoch"], int(record["bytes"])
@@ -134,6 +147,15 @@ class Follower:
             what += f", step {record['local_step']},"
         self._stage.metrics(None, {"checkpoint_bytes": float(size), "checkpoint_seconds": record.get("seconds")})
         self._stage.message(f"{what} is saved: {size / 1e6:,.0f} MB in {record.get('seconds')} s.")
+        if isinstance(epoch, int) and not record.get("local_step"):
+            self._tell_saved()
+            self._saved_epoch = EpochSaved(str(record["path"]), epoch, record.get("global_step"), size)
+
+    def _tell_saved(self) -> None:
+        """An epoch is saved before it is validated; it is told with both."""
+        told, self._saved_epoch = self._saved_epoch, None
+        if told is not None:
+            self._stage.epoch_saved(told)
 
     def _text(self, record: Mapping[str, Any]) -> None:
         """The trainer has written it into the log already; only what people must know is repeated as an event."""

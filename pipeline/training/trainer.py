@@ -191,7 +191,8 @@ def watched(trainer: Any, records: Writer, first: bool) -> Any:
                 checkpoints.write_state(folder, TrainingState(self._epoch, self._local_step, self.global_step))
             size = sum(file.stat().st_size for file in folder.iterdir())
             seconds = round(time.monotonic() - self._saving_since, 3)
-            records.write(SAVED, epoch=epoch, local_step=local_step, path=str(folder), bytes=size, seconds=seconds)
+            place = {"local_step": local_step, "global_step": self.global_step}
+            records.write(SAVED, epoch=epoch, path=str(folder), bytes=size, seconds=seconds, **place)
 
     return WatchedTrainer
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Optional
 
 from pipeline.plan import events
-from pipeline.plan.events import Count, Event, Failed, Message, Metrics
+from pipeline.plan.events import Count, EpochSaved, Event, Failed, Message, Metrics
 from remote.protocol.progress import Evidence, Failure, Phase, Progress
 
 STARTING = "starting"
@@ -15,6 +15,7 @@ MAX_FIGURES = 64
 MAX_EVIDENCE = 128
 MAX_TEXT = 500
 MAX_MESSAGES = 200
+MAX_SAVED = 4096
 
 
 @dataclass(frozen=True)
@@ -22,6 +23,8 @@ class StageState:
     """What the stage has said so far.
 
     :param messages: ``(level, text)`` of the sentences for people; past ``MAX_MESSAGES`` the newest are left out.
+    :param saved: the epochs whose checkpoints are on the disk, in the order of their numbers; of one that was
+        saved again the newer event.
     """
 
     phases: tuple[Phase, ...] = ()
@@ -30,6 +33,7 @@ class StageState:
     step: Optional[int] = None
     evidence: tuple[Evidence, ...] = ()
     messages: tuple[tuple[str, str], ...] = ()
+    saved: tuple[EpochSaved, ...] = ()
     failure: Optional[Failure] = None
 
 
@@ -97,6 +101,10 @@ def _read(state: StageState, event: Event, at: float) -> StageState:
         item = Evidence(event.name[:80], value, event.unit[:40], event.ok)
         others = tuple(known for known in state.evidence if known.name != item.name)
         return replace(state, evidence=(*others, item)[:MAX_EVIDENCE])
+    if isinstance(event, EpochSaved):
+        saved = [known for known in state.saved if known.epoch != event.epoch]
+        saved.append(event)
+        return replace(state, saved=tuple(sorted(saved, key=lambda known: known.epoch))[-MAX_SAVED:])
     return replace(state, failure=_failure(event))
 
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.plan import events
-from pipeline.plan.events import Count, Evidence, Failed, Message, Metrics, Phase
+from pipeline.plan.events import Count, EpochSaved, Evidence, Failed, Message, Metrics, Phase
 from remote.watch import stage_events
 
 NUMBERS = st.floats(allow_nan=False, allow_infinity=False, min_value=-1e290, max_value=1e290)
@@ -20,6 +20,15 @@ EVENTS = st.one_of(
     st.builds(Metrics, st.none() | st.integers(0, 10**9), st.dictionaries(st.text(), st.none() | NUMBERS)),
     st.builds(Message, st.sampled_from(["info", "warning", "error"]), st.text()),
     st.builds(Evidence, st.text(), st.none() | st.text() | NUMBERS | st.booleans(), st.text(), st.booleans()),
+    st.builds(
+        EpochSaved,
+        st.text(),
+        st.integers(0, 99),
+        st.none() | st.integers(0, 10**9),
+        st.integers(0, 10**15),
+        st.none() | NUMBERS,
+        st.none() | NUMBERS,
+    ),
     st.builds(Failed, st.text(), st.text(), st.text(), st.text()),
 )
 
@@ -54,6 +63,9 @@ def test_numbers_that_json_cannot_hold_become_null() -> None:
         '{"t":1,"event":"metrics","step":1.5,"values":{}}',
         '{"t":1,"event":"evidence","name":"x","value":{"a":1}}',
         '{"t":1,"event":"evidence","name":"x","value":1,"ok":"yes"}',
+        '{"t":1,"event":"epoch_saved","path":"/x","epoch":-1}',
+        '{"t":1,"event":"epoch_saved","path":"/x","epoch":true}',
+        '{"t":1,"event":"epoch_saved","path":"/x","epoch":0,"predicted_acceptance":"high"}',
         '{"t":1,"event":"from the future"}',
         '{"t":"now","event":"phase","name":"x"}',
         '{"event":"phase","name":"x"}',
@@ -75,6 +87,12 @@ def reduce(*told: tuple[float, events.Event]) -> stage_events.StageState:
     for at, event in told:
         state = stage_events.read_line(state, events.encode(event, at).decode(), at)
     return state
+
+
+def test_saved_epochs_are_kept_once_each_in_their_order() -> None:
+    first, again = EpochSaved("/out/1", 1, 36, 10, 1.5), EpochSaved("/out/1", 1, 36, 10, 1.7, 3.0)
+    state = reduce((1.0, first), (2.0, EpochSaved("/out/0", 0, 18, 10)), (3.0, again))
+    assert state.saved == (EpochSaved("/out/0", 0, 18, 10), again)
 
 
 def test_phases_end_where_the_next_begins_and_counts_belong_to_one() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from pipeline.plan import training
+from pipeline.plan.events import EpochSaved
 from pipeline.plan.stage import resolve
 from pipeline.plan.training import Data, Machine, Settings, Shape
 from pipeline.plan.training_stages import TRAIN
@@ -26,6 +27,7 @@ class Stage:
         self.figures: dict[str, Any] = {}
         self.said: list[str] = []
         self.phases: list[str] = []
+        self.saved: list[EpochSaved] = []
         self.run = SimpleNamespace(output=output)
 
     def phase(self, name: str, detail: str = "") -> None:
@@ -40,6 +42,9 @@ class Stage:
     def message(self, text: str, level: str = "info") -> None:
         self.said.append(f"{level}: {text}")
 
+    def epoch_saved(self, saved: EpochSaved) -> None:
+        self.saved.append(saved)
+
     def check_stop(self) -> None:
         pass
 
@@ -49,6 +54,7 @@ def follow(*records: dict[str, Any]) -> tuple[Stage, Outcome]:
     follower = Follower(stage, outcome)  # type: ignore[arg-type]
     for record in records:
         follower.read(record)
+    follower.close()
     return stage, outcome
 
 
@@ -91,10 +97,27 @@ def test_validation_becomes_a_prediction() -> None:
     assert stage.said == ["info: Epoch 3: validation predicts acceptance length 1.90 (0.600/0.300)."]
 
 
+def saved(epoch: int | str, local_step: int = 0) -> dict[str, Any]:
+    place = {"epoch": epoch, "local_step": local_step, "global_step": 100, "path": f"/out/{epoch}"}
+    return {"kind": "saved", "t": 1.0, "bytes": 7, "seconds": 0.1, **place}
+
+
+def test_an_epoch_is_told_as_saved_with_its_validation() -> None:
+    values = {"full_acc_0_epoch": 0.6, "cond_acc_0_epoch": 0.6, "loss_epoch": 3.5}
+    validated = {"kind": "val", "t": 2.0, "step": 9, "val": values, "epoch": 0}
+    stage, _ = follow(saved(0), validated, EPOCH, saved(1), {**EPOCH, "epoch": 2}, saved(2))
+    assert stage.saved == [
+        EpochSaved("/out/0", 0, 100, 7, 1.6, 3.5),
+        EpochSaved("/out/1", 1, 100, 7),
+        EpochSaved("/out/2", 2, 100, 7),
+    ]
+    assert follow(saved("interrupted"), saved(3, local_step=12))[0].saved == []
+
+
 def test_checkpoints_and_warnings_are_said_and_failures_kept() -> None:
     stage, outcome = follow(
-        {"kind": "saved", "t": 1.0, "epoch": 0, "local_step": 0, "bytes": 5_830_000_000, "seconds": 6.9},
-        {"kind": "saved", "t": 2.0, "epoch": "interrupted", "local_step": 0, "bytes": 10, "seconds": 0.1},
+        {**saved(0), "bytes": 5_830_000_000, "seconds": 6.9},
+        {**saved("interrupted"), "bytes": 10},
         {"kind": "text", "t": 3.0, "level": "warning", "text": "No val loader"},
         {"kind": "text", "t": 3.0, "level": "info", "text": "nothing"},
         {"kind": "failed", "t": 4.0, "error": "ValueError: x", "compiling": True},
