@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, BinaryIO
 
 HEADER_LIMIT = 100_000_000
 """Bytes; the reference implementation refuses longer headers."""
@@ -59,16 +59,26 @@ def read_header(path: str) -> Header:
     :raises HeaderError: when it is cut, longer than its header says, or no safetensors file.
     """
     with open(path, "rb") as file:
-        size = os.fstat(file.fileno()).st_size
-        prefix = file.read(8)
-        if len(prefix) < 8:
-            raise HeaderError(f"{path} is cut: {size} bytes are less than a header")
-        length = int.from_bytes(prefix, "little")
-        if length > HEADER_LIMIT:
-            raise HeaderError(f"{path} is no safetensors file: its header would have {length} bytes")
-        if 8 + length > size:
-            raise HeaderError(f"{path} is cut: {size} bytes, its header alone needs {8 + length}")
-        raw = file.read(length)
+        return header_of(file, path)
+
+
+def header_of(file: BinaryIO, path: str) -> Header:
+    """The header of an open file that is complete; it is read from its beginning.
+
+    :param path: names the file in errors.
+    :raises OSError: when it cannot be read.
+    :raises HeaderError: when it is cut, longer than its header says, or no safetensors file.
+    """
+    size = os.fstat(file.fileno()).st_size
+    prefix = file.read(8)
+    if len(prefix) < 8:
+        raise HeaderError(f"{path} is cut: {size} bytes are less than a header")
+    length = int.from_bytes(prefix, "little")
+    if length > HEADER_LIMIT:
+        raise HeaderError(f"{path} is no safetensors file: its header would have {length} bytes")
+    if 8 + length > size:
+        raise HeaderError(f"{path} is cut: {size} bytes, its header alone needs {8 + length}")
+    raw = file.read(length)
     try:
         data = json.loads(raw)
         metadata = {str(name): str(value) for name, value in (data.pop("__metadata__", None) or {}).items()}

@@ -173,8 +173,10 @@ def newest_first(checkpoints: Sequence[Checkpoint]) -> list[Checkpoint]:
     return sorted(checkpoints, key=lambda item: (_time(item), _number(item) or (0, 0)), reverse=True)
 
 
-MIXED = "The numbers and the times of its checkpoints contradict each other: two runs may have written here. Select by hand."
-NO_BEST = "No validation result names a best checkpoint, so any of them may be the best. Trim them, or select by hand."
+MIXED = (
+    "The numbers and times of its checkpoints contradict each other: two runs may have written here. Choose by hand."
+)
+NO_BEST = "No validation result names a best checkpoint, so any of them may be the best. Trim them, or choose by hand."
 
 
 def _nothing(checkpoints: Sequence[Checkpoint], rule: str, problem: str, observed: Optional[float]) -> Recommendation:
