@@ -10,12 +10,12 @@ import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Optional, TypeVar
 
-from remote import files
+from remote import arguments, files
+from remote.disk.operations import Operation, deletion_operations
 from remote.policy import Policy
 from remote.protocol.adopted import Adopted, AdoptedList, is_adopted
-from remote.protocol.codec import from_wire
 from remote.protocol.disk import DiskSnapshot
-from remote.protocol.errors import BAD_ARGUMENT, FAILED, ProtocolError, RequestError
+from remote.protocol.errors import BAD_ARGUMENT, FAILED, RequestError
 from remote.protocol.files import FileChunk, FileHash, FileList
 from remote.protocol.gpu import GpuSnapshot
 from remote.protocol.host import HostSample
@@ -27,6 +27,7 @@ from remote.telemetry.simulated import Server
 
 if TYPE_CHECKING:
     from remote.adopt.adoption import Adoption
+    from remote.disk.deletion import Deletion
     from remote.disk.usage import UsageMonitor
     from remote.jobs.launcher import Launcher
     from remote.jobs.store import JobStore
@@ -51,11 +52,12 @@ CPU_SECONDS = 0.25
 LABEL_SECONDS = 0.5
 """How long the GPUs wait for the list of jobs that names their processes, before they show the last one."""
 
-WITHOUT_ARGUMENTS = frozenset({"gpus", "host", "disk", "jobs", "adopted"})
+WITHOUT_ARGUMENTS = frozenset({"gpus", "host", "disk", "jobs", "adopted", "trash"})
 """Operations that read none; those that wait must not keep what a console sends with them."""
 
+_PARTS = ("store", "launcher", "gpus", "host", "disk", "adoption", "deletion")
+
 T = TypeVar("T")
-Operation = Callable[[Mapping[str, Any], Optional[str]], Any]
 
 
 class Capabilities:
@@ -70,7 +72,7 @@ class Capabilities:
         self._bundle_dir = bundle_dir
         self._parts: dict[str, Any] = {}
         self._files = files.Files(policy)
-        self._making = {name: threading.Lock() for name in ("store", "launcher", "gpus", "host", "disk", "adoption")}
+        self._making = {name: threading.Lock() for name in _PARTS}
         self._jobs = Refreshed(lambda: self.store().list(), JOB_LIST_SECONDS)
         self._host = Refreshed(lambda: self._host_sampler().sample(), CPU_SECONDS)
         self.operations: dict[str, Operation] = {
@@ -78,10 +80,10 @@ class Capabilities:
             "host": lambda args, key: self.host_measured(),
             "disk": lambda args, key: self.disk_after_pass(),
             "jobs": lambda args, key: self.jobs(),
-            "job": lambda args, key: self.job(_text(args, "job")),
-            "stages": lambda args, key: self.stages(_record(StageContext, args.get("context", {}))),
-            "plan": lambda args, key: self.plan(_record(LaunchRequest, args)),
-            "launch": lambda args, key: self.launch(_record(LaunchRequest, args), key),
+            "job": lambda args, key: self.job(arguments.text(args, "job")),
+            "stages": lambda args, key: self.stages(arguments.record(StageContext, args.get("context", {}))),
+            "plan": lambda args, key: self.plan(arguments.record(LaunchRequest, args)),
+            "launch": lambda args, key: self.launch(arguments.record(LaunchRequest, args), key),
             "stop": lambda args, key: self.stop(args),
             "read_log": lambda args, key: self.read_log(args),
             "adopted": lambda args, key: self.adopted(),
@@ -90,6 +92,7 @@ class Capabilities:
             "list_files": lambda args, key: self.list_files(args),
             "read_file": lambda args, key: self.read_file(args),
             "hash_file": lambda args, key: self.hash_file(args),
+            **deletion_operations(self.deletion),
         }
 
     def gpus(self) -> GpuSnapshot:
@@ -148,10 +151,8 @@ class Capabilities:
         return job
 
     def stop(self, args: Mapping[str, Any]) -> Job:
-        requested_by = args.get("requested_by", "")
-        if not isinstance(requested_by, str):
-            raise RequestError(BAD_ARGUMENT, "requested_by must be a text")
-        job = self._launcher().stop(_text(args, "job"), requested_by, args.get("force") is True)
+        requested_by = arguments.optional_text(args, "requested_by")
+        job = self._launcher().stop(arguments.text(args, "job"), requested_by, args.get("force") is True)
         self._jobs.expire()
         return job
 
@@ -160,13 +161,17 @@ class Capabilities:
 
         ``since`` leaves out what a job of ours wrote before that time.
         """
-        name, offset, tail = _text(args, "job"), _number(args, "offset"), _number(args, "tail")
+        name, offset, tail = (
+            arguments.text(args, "job"),
+            arguments.number(args, "offset"),
+            arguments.number(args, "tail"),
+        )
         if is_adopted(name):
             if args.get("since") is not None:
                 raise RequestError(BAD_ARGUMENT, f"{name} has no time index; a job of ours has one")
             return self._adoption().read_log(name, offset, tail, LOG_CHUNK_BYTES)
         job = self.job(name)
-        since = _text(args, "since") if args.get("since") is not None else None
+        since = arguments.text(args, "since") if args.get("since") is not None else None
         return self.store().read_log(job.id, offset, tail, LOG_CHUNK_BYTES, since)
 
     def adopted(self) -> AdoptedList:
@@ -175,22 +180,22 @@ class Capabilities:
 
     def adopt(self, args: Mapping[str, Any]) -> Adopted:
         """Watches the file ``log`` or the process ``pid``, or both as one."""
-        log = _text(args, "log") if args.get("log") is not None else None
-        return self._adoption().adopt(log, _number(args, "pid"))
+        log = arguments.text(args, "log") if args.get("log") is not None else None
+        return self._adoption().adopt(log, arguments.number(args, "pid"))
 
     def stop_adopted(self, args: Mapping[str, Any]) -> Adopted:
         """Begins to end an adopted program whose name was typed; nothing else ever ends one."""
-        pid, start_ticks = _number(args, "pid"), _number(args, "start_ticks")
+        pid, start_ticks = arguments.number(args, "pid"), arguments.number(args, "start_ticks")
         if pid is None or start_ticks is None:
             raise RequestError(BAD_ARGUMENT, "stop_adopted needs the pid and the start_ticks of the process")
         requested_by = args.get("requested_by")
         by = requested_by if isinstance(requested_by, str) else ""
-        return self._adoption().stop(pid, start_ticks, _text(args, "name_typed"), by)
+        return self._adoption().stop(pid, start_ticks, arguments.text(args, "name_typed"), by)
 
     def list_files(self, args: Mapping[str, Any]) -> FileList:
         """A page of the files at or below ``path``, from behind ``after`` on."""
         path, _ = files.arguments(args)
-        return self._files.list(path, _text(args, "after") if args.get("after") is not None else None)
+        return self._files.list(path, arguments.text(args, "after") if args.get("after") is not None else None)
 
     def read_file(self, args: Mapping[str, Any]) -> FileChunk:
         """``length`` bytes of the file ``path`` from ``offset`` on."""
@@ -211,6 +216,16 @@ class Capabilities:
             return JobStore(self._policy.workspace)
 
         return self._part("store", make)
+
+    def deletion(self) -> Deletion:
+        """The engine that deletes in the workspace."""
+
+        def make() -> Deletion:
+            from remote.disk.deletion import Deletion
+
+            return Deletion(self._policy)
+
+        return self._part("deletion", make)
 
     def _launcher(self) -> Launcher:
         store = self.store()
@@ -289,26 +304,3 @@ class Capabilities:
                 self._parts[name] = make()
             part: T = self._parts[name]
             return part
-
-
-def _record(kind: type[T], data: Any) -> T:
-    try:
-        return from_wire(kind, data)
-    except ProtocolError as error:
-        raise RequestError(BAD_ARGUMENT, str(error)) from None
-
-
-def _text(args: Mapping[str, Any], name: str) -> str:
-    value = args.get(name)
-    if not isinstance(value, str) or not value:
-        raise RequestError(BAD_ARGUMENT, f"{name} must be a text")
-    return value
-
-
-def _number(args: Mapping[str, Any], name: str) -> Optional[int]:
-    value = args.get(name)
-    if value is None:
-        return None
-    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-        raise RequestError(BAD_ARGUMENT, f"{name} must be a whole number, 0 or more")
-    return value
