@@ -36,15 +36,30 @@ class FileSize:
 
 
 @dataclass
+class _Linked:
+    """A file with several names: its bytes, how many of its names the tree holds, and how many there are."""
+
+    allocated: int
+    seen: int
+    names: int
+
+
+@dataclass
 class TreeTotals:
-    """The sum over a tree; ``incomplete`` counts what could not be read."""
+    """The sum over a tree; ``incomplete`` counts what could not be read, ``symlinks`` are the paths of those in it."""
 
     allocated: int = 0
     apparent: int = 0
     files: int = 0
     modified: Optional[float] = None
     incomplete: int = 0
-    linked: set[Inode] = field(default_factory=set)
+    linked: dict[Inode, _Linked] = field(default_factory=dict)
+    symlinks: list[str] = field(default_factory=list)
+
+    @property
+    def exclusive(self) -> int:
+        """The allocated bytes that no name outside the tree shares."""
+        return self.allocated - sum(file.allocated for file in self.linked.values() if file.seen < file.names)
 
     def add(self, size: FileSize) -> None:
         """Counts one file."""
@@ -67,7 +82,8 @@ class _Listing:
     listed: float
     cold: TreeTotals = field(default_factory=TreeTotals)
     hot: dict[str, FileSize] = field(default_factory=dict)
-    linked: dict[str, tuple[Inode, FileSize]] = field(default_factory=dict)
+    linked: dict[str, tuple[Inode, FileSize, int]] = field(default_factory=dict)
+    symlinks: list[str] = field(default_factory=list)
     directories: list[str] = field(default_factory=list)
 
     def usable(self, status: os.stat_result) -> bool:
@@ -143,6 +159,7 @@ class TreeSizes:
                 return False
             listing = self._listing(directory, status)
             _add_files(listing, totals)
+            totals.symlinks.extend(f"{path}/{link}" for link in listing.symlinks)
             for child in listing.directories:
                 if depth >= _MAX_DEPTH:
                     totals.incomplete += 1
@@ -163,7 +180,7 @@ class TreeSizes:
             return known
         listing = self._list(directory, status)
         self._listings[inode] = listing
-        linked = {of for of, _ in listing.linked.values()}
+        linked = {of for of, _, _ in listing.linked.values()}
         if not self._full and not linked <= self._linked:
             # A file got a second name here. Where its first one is, it is still kept as a file with one name.
             self.wants_full = True
@@ -183,6 +200,8 @@ class TreeSizes:
                 if entry.is_dir(follow_symlinks=False):
                     listing.directories.append(entry.name)
                 else:
+                    if entry.is_symlink():
+                        listing.symlinks.append(entry.name)
                     _file_into(listing, directory, entry.name, now)
         self._pace(batch)
         return listing
@@ -203,7 +222,7 @@ class TreeSizes:
             else:
                 del listing.hot[name]
                 listing.cold.add(size)
-        for name, (inode, before) in tuple(listing.linked.items()):
+        for name, (inode, before, _) in tuple(listing.linked.items()):
             if not _hot(before, now):
                 continue
             try:
@@ -212,7 +231,7 @@ class TreeSizes:
                 return False
             if (status.st_dev, status.st_ino) != inode or status.st_nlink == 1:
                 return False
-            listing.linked[name] = (inode, _size(status))
+            listing.linked[name] = (inode, _size(status), status.st_nlink)
         return True
 
 
@@ -222,10 +241,13 @@ def _add_files(listing: _Listing, totals: TreeTotals) -> None:
     totals.incomplete += cold.incomplete
     for size in listing.hot.values():
         totals.add(size)
-    for inode, size in listing.linked.values():
-        if inode not in totals.linked:
-            totals.linked.add(inode)
+    for inode, size, names in listing.linked.values():
+        known = totals.linked.get(inode)
+        if known is None:
+            totals.linked[inode] = _Linked(size.allocated, 1, names)
             totals.add(size)
+        else:
+            known.seen += 1
 
 
 def _file_into(listing: _Listing, directory: int, name: str, now: float) -> None:
@@ -238,7 +260,7 @@ def _file_into(listing: _Listing, directory: int, name: str, now: float) -> None
         return
     size = _size(status)
     if status.st_nlink > 1:
-        listing.linked[name] = ((status.st_dev, status.st_ino), size)
+        listing.linked[name] = ((status.st_dev, status.st_ino), size, status.st_nlink)
     elif _hot(size, now):
         listing.hot[name] = size
     else:
