@@ -7,12 +7,12 @@ import asyncio
 import difflib
 import os
 import sys
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
 from eagle_console import __version__, crash, documents
+from eagle_console.arguments import Command, Describe, add_host, count, port, seconds
 from eagle_console.commands import (
-    disk,
     doctor,
     forward,
     get,
@@ -29,13 +29,11 @@ from eagle_console.commands import (
 )
 from eagle_console.commands.invocation import DEFAULT_TIMEOUT, Invocation, Refused, UsageError
 from eagle_console.config import TRANSPORTS, ConfigError
+from eagle_console.disk_arguments import DISK_COMMANDS
 from eagle_console.exit_codes import ExitCode
 from eagle_console.link.errors import AddressError, LinkError, LinkTimeout
 from eagle_console.output import Output
 from remote.protocol.errors import BAD_ARGUMENT, REFUSED, ProtocolError, RequestError
-
-Command = Callable[[Invocation], Awaitable[int]]
-"""Gives an exit code; that of ``shell`` is the shell's."""
 
 DESCRIPTION = """\
 A terminal operations console for training EAGLE-3 draft models on a GPU host over SSH.
@@ -119,7 +117,22 @@ def _explain(error: Exception) -> tuple[ExitCode, str, str, str] | None:
 
 
 class _Parser(argparse.ArgumentParser):
-    """Its errors go the way of all others, so that ``--json`` answers them too."""
+    """Its errors go the way of all others, so that ``--json`` answers them too.
+
+    ``mixes``: options may stand between the words of a list, as in ``prune HOST --dry-run PATH PATH``; argparse itself
+    ends the list at the first option.
+    """
+
+    mixes = False
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        if not self.mixes:
+            return super().parse_known_args(args, namespace)
+        self.mixes = False
+        try:
+            return self.parse_known_intermixed_args(args, namespace)
+        finally:
+            self.mixes = True
 
     def error(self, message: str) -> NoReturn:
         raise WrongWords(message, f"{self.prog} --help says what may be written")
@@ -167,6 +180,7 @@ def _parser() -> argparse.ArgumentParser:
         command = commands.add_parser(name, help=summary, description=summary)
         _add_common(command)
         describe(command)
+        command.mixes = name not in _ORDERED
     opener = commands.add_parser("screen", prog="eagle-console", description="opens the screen of HOST, or of demo")
     opener.add_argument("host", nargs="?", metavar="HOST")
     _add_common(opener)
@@ -190,50 +204,18 @@ def _add_common(parser: argparse.ArgumentParser, absent: Mapping[str, Any] = _CO
     group.add_argument(
         "--timeout",
         metavar="S",
-        type=_seconds,
+        type=seconds,
         default=absent["timeout"],
         help=f"for connecting and for each answer ({DEFAULT_TIMEOUT:.0f})",
     )
     flag("yes", "answer the confirmation")
 
 
-def _seconds(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds") from None
-    if not 0 < value < 86400:
-        raise argparse.ArgumentTypeError("must be between 0 and 86400 seconds")
-    return value
-
-
-def _port(text: str) -> int:
-    value = _count(text)
-    if value > 65535:
-        raise argparse.ArgumentTypeError(f"there is no port {value}")
-    return value
-
-
-def _count(text: str) -> int:
-    try:
-        value = int(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is no whole number") from None
-    if value < 0:
-        raise argparse.ArgumentTypeError("must not be negative")
-    return value
-
-
-def _host(parser: argparse.ArgumentParser, command: Command) -> None:
-    parser.add_argument("host", metavar="HOST", help="profile, ssh alias, user@host:port, local, or demo")
-    parser.set_defaults(run=command)
-
-
 def _hosts(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(run=hosts.show)
     actions = parser.add_subparsers(dest="action", metavar="ACTION")
     trust = actions.add_parser("trust", help="accept the key of a host that was never seen")
-    _host(trust, hosts.trust)
+    add_host(trust, hosts.trust)
     trust.add_argument("--fingerprint", metavar="SHA256:…", help="trust it only if its fingerprint is this one")
     _add_common(trust, _AS_BEFORE)
     new = actions.add_parser("add", help="test the connection to a host and write its profile")
@@ -243,7 +225,7 @@ def _hosts(parser: argparse.ArgumentParser) -> None:
     new.add_argument("--workspace", metavar="DIR", help="where the artifact directories are; nothing else is deleted")
     new.add_argument("--verifier", metavar="DIR", help="the verifier's folder on the host")
     new.add_argument("--python", metavar="PATH", help="the interpreter of the ML environment on the host")
-    new.add_argument("--tensor-parallel", metavar="N", type=_count, help="GPUs that the verifier is spread over")
+    new.add_argument("--tensor-parallel", metavar="N", type=count, help="GPUs that the verifier is spread over")
     new.add_argument("--transport", choices=TRANSPORTS, help="ssh: connect with the system's ssh")
     new.add_argument("--no-test", action="store_true", help="write the profile without connecting")
     new.add_argument("--fingerprint", metavar="SHA256:…", help="trust an unknown key only if it has this fingerprint")
@@ -251,17 +233,12 @@ def _hosts(parser: argparse.ArgumentParser) -> None:
 
 
 def _status(parser: argparse.ArgumentParser) -> None:
-    _host(parser, status.status)
+    add_host(parser, status.status)
     parser.add_argument("--watch", action="store_true", help="again every two seconds")
 
 
-def _disk(parser: argparse.ArgumentParser) -> None:
-    _host(parser, disk.disk)
-    parser.add_argument("directories", nargs="*", default=[], metavar="DIR", help="only these artifact directories")
-
-
 def _run_arguments(parser: argparse.ArgumentParser) -> None:
-    _host(parser, run.run)
+    add_host(parser, run.run)
     parser.add_argument("stage", metavar="STAGE", help="eagle-console stages HOST lists them")
     parser.add_argument("parameters", nargs="*", default=[], metavar="key=value")
     parser.add_argument(
@@ -274,7 +251,7 @@ def _run_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _job(parser: argparse.ArgumentParser, command: Command) -> None:
-    _host(parser, command)
+    add_host(parser, command)
     parser.add_argument("job", metavar="JOB", help="an id, the beginning of one, or a stage (its newest job)")
 
 
@@ -282,7 +259,7 @@ def _logs(parser: argparse.ArgumentParser) -> None:
     _job(parser, jobs.logs)
     parser.add_argument("-f", "--follow", action="store_true", help="go on until the job ends")
     parser.add_argument(
-        "--tail", type=_count, metavar="N", help=f"the last N lines ({jobs.DEFAULT_TAIL} without --since)"
+        "--tail", type=count, metavar="N", help=f"the last N lines ({jobs.DEFAULT_TAIL} without --since)"
     )
     parser.add_argument(
         "--since", metavar="T", help="written since T on the host's clock: 10m, 2h, 14:05, '2026-11-30 14:05', epoch"
@@ -291,17 +268,17 @@ def _logs(parser: argparse.ArgumentParser) -> None:
 
 
 def _shell(parser: argparse.ArgumentParser) -> None:
-    _host(parser, shell.shell)
+    add_host(parser, shell.shell)
     parser.add_argument("words", nargs="*", default=[], metavar="COMMAND", help="after --: instead of a login shell")
 
 
 def _forward(parser: argparse.ArgumentParser) -> None:
     _job(parser, forward.forward)
-    parser.add_argument("--port", type=_port, metavar="LOCAL", help="here; by default the host's number if it is free")
+    parser.add_argument("--port", type=port, metavar="LOCAL", help="here; by default the host's number if it is free")
 
 
 def _get(parser: argparse.ArgumentParser) -> None:
-    _host(parser, get.get)
+    add_host(parser, get.get)
     parser.add_argument("path", metavar="PATH", help="absolute, below the workspace, or ~/...")
     parser.add_argument("destination", nargs="?", metavar="DEST", help="a file or a directory here")
     parser.add_argument("--force", action="store_true", help="replace what is at DEST")
@@ -314,21 +291,24 @@ def _stop(parser: argparse.ArgumentParser) -> None:
 
 
 def _watch(parser: argparse.ArgumentParser) -> None:
-    _host(parser, watch.watch)
+    add_host(parser, watch.watch)
     parser.add_argument("--log", metavar="FILE", help="the file that its output goes to, on the host")
-    parser.add_argument("--pid", type=_count, metavar="N", help="its main process: its end ends the watch")
+    parser.add_argument("--pid", type=count, metavar="N", help="its main process: its end ends the watch")
     parser.add_argument("--until-ready", action="store_true", help="end when its server is ready")
 
 
-_COMMANDS: dict[str, tuple[str, Callable[[argparse.ArgumentParser], None]]] = {
+_ORDERED = ("hosts", "shell")
+"""Commands whose words have an order: an action with its own options, a command line after ``--``."""
+
+_COMMANDS: dict[str, tuple[str, Describe]] = {
     "hosts": ("the profiles; hosts add NAME ADDRESS writes one, hosts trust HOST accepts a new key", _hosts),
-    "doctor": ("what holds and what does not on the way to a host", lambda parser: _host(parser, doctor.doctor)),
+    "doctor": ("what holds and what does not on the way to a host", lambda parser: add_host(parser, doctor.doctor)),
     "status": ("one picture of everything: GPUs, disk, jobs, load", _status),
-    "gpus": ("GPUs and who holds their memory", lambda parser: _host(parser, gpus.gpus)),
-    "disk": ("artifact directories and what they take", _disk),
-    "stages": ("the catalogue with each stage's preflight verdict", lambda parser: _host(parser, stages.stages)),
+    "gpus": ("GPUs and who holds their memory", lambda parser: add_host(parser, gpus.gpus)),
+    **DISK_COMMANDS,
+    "stages": ("the catalogue with each stage's preflight verdict", lambda parser: add_host(parser, stages.stages)),
     "run": ("launch a stage; it survives this console", _run_arguments),
-    "jobs": ("what runs and what ran", lambda parser: _host(parser, jobs.jobs)),
+    "jobs": ("what runs and what ran", lambda parser: add_host(parser, jobs.jobs)),
     "logs": ("a job's log", _logs),
     "shell": ("a shell, or a command, on the host", _shell),
     "forward": ("the server of a job on a port of this machine", _forward),

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from typing import Any, Protocol, TypeVar
 
 from remote.protocol import frames
 from remote.protocol.adopted import Adopted, AdoptedList
+from remote.protocol.artifacts import LEVEL_WHOLE, CheckpointList, Triage
 from remote.protocol.codec import from_wire, to_wire
 from remote.protocol.disk import DiskSnapshot
 from remote.protocol.files import FileChunk, FileHash, FileList
@@ -16,6 +17,7 @@ from remote.protocol.gpu import GpuSnapshot
 from remote.protocol.host import HostSample
 from remote.protocol.jobs import Job, JobEvent, JobList, LogChunk
 from remote.protocol.stages import LaunchRequest, StageContext, StageInfo, StageList
+from remote.protocol.trash import Journal, Pin, Plan, Receipt, TrashList
 
 T = TypeVar("T")
 
@@ -107,6 +109,62 @@ class HostClient:
         identity = {"pid": main.pid, "start_ticks": main.start_ticks} if main is not None else {}
         args = {**identity, "name_typed": name_typed, "requested_by": requested_by}
         return await self._ask("stop_adopted", Adopted, args)
+
+    async def triage(self, directories: Sequence[str] = (), fresh: bool = False) -> Triage:
+        """What is recognised on the disk, with a verdict for each.
+
+        :param directories: only what lies in these.
+        :param fresh: look again at everything, whatever is known from before.
+        """
+        args = {"fresh": fresh, **({"dirs": list(directories)} if directories else {})}
+        return await self._ask("triage", Triage, args)
+
+    async def checkpoints(self, directory: str) -> CheckpointList:
+        """The checkpoints of a training run, the newest first."""
+        return await self._ask("checkpoints", CheckpointList, {"dir": directory})
+
+    async def plan_prune(self, paths: Sequence[str], level: str = LEVEL_WHOLE) -> Plan:
+        """What deleting these paths would move into the trash; changes nothing.
+
+        :param level: one of the ``LEVEL_`` words of ``remote.protocol.artifacts``.
+        """
+        return await self._ask("plan_prune", Plan, {"paths": list(paths), "level": level})
+
+    async def plan_recommended(self, directory: str, level: str = LEVEL_WHOLE) -> Plan:
+        """What the recommended policy would prune of a run: best, newest two and the last resumable stay."""
+        return await self._ask("plan_prune", Plan, {"policy": "recommended", "dir": directory, "level": level})
+
+    async def prune(self, plan: Plan, typed: str = "", requested_by: str = "", key: str | None = None) -> Receipt:
+        """Moves into the trash what the plan says, item by item; the host refuses a plan that does not hold any more.
+
+        :param typed: what a person typed, where ``plan.confirm`` asks for it.
+        """
+        args = {"plan": plan.id, "fingerprint": plan.fingerprint, "typed": typed, "requested_by": requested_by}
+        return await self._ask("prune", Receipt, args, key or uuid.uuid4().hex)
+
+    async def undo(self, receipt: str, requested_by: str = "") -> Receipt:
+        """Puts back what a prune moved away; the receipt is named in full."""
+        return await self._ask("undo", Receipt, {"receipt": receipt, "requested_by": requested_by}, uuid.uuid4().hex)
+
+    async def purge(self, receipt: str, requested_by: str = "") -> TrashList:
+        """Unlinks for good what a receipt has in the trash, and answers with what that freed."""
+        return await self._ask("purge", TrashList, {"receipt": receipt, "requested_by": requested_by}, uuid.uuid4().hex)
+
+    async def purge_expired(self, requested_by: str = "") -> TrashList:
+        """Unlinks for good what has lain in the trash for longer than it is kept."""
+        return await self._ask("purge", TrashList, {"expired": True, "requested_by": requested_by}, uuid.uuid4().hex)
+
+    async def trash(self) -> TrashList:
+        """The receipts whose items lie in the trash, the newest first."""
+        return await self._ask("trash", TrashList)
+
+    async def pin(self, path: str, pinned: bool = True, requested_by: str = "") -> Pin:
+        """Protects a path from every prune, or ends that."""
+        return await self._ask("pin", Pin, {"path": path, "pinned": pinned, "requested_by": requested_by})
+
+    async def journal(self, limit: int) -> Journal:
+        """The last ``limit`` entries of the host's journal, the newest first."""
+        return await self._ask("journal", Journal, {"limit": limit})
 
     async def follow_log(
         self, job_id: str, tail: int | None = 200, since: str | None = None

@@ -15,6 +15,7 @@ from typing import Any
 
 import tomllib
 
+from remote.protocol.artifacts import LEVEL_TRIM, LEVEL_WHOLE
 from remote.protocol.stages import StageContext
 
 COMMANDS = (
@@ -28,6 +29,9 @@ ASYNCSSH = "asyncssh"
 SYSTEM_SSH = "ssh"
 TRANSPORTS = (ASYNCSSH, SYSTEM_SSH)
 """How a host is reached: by the console's own SSH, or by the system's ``ssh`` with everything that it is set up for."""
+
+PRUNE_LEVELS = (LEVEL_WHOLE, LEVEL_TRIM)
+"""What the recommended policy takes of a checkpoint: all of it, or what only a resume needs."""
 
 ENGINES = ("local",)
 _ENGINES_PLANNED = ("slurm",)
@@ -50,6 +54,7 @@ class HostProfile:
     engine: str = "local"
     readonly: bool = False
     transport: str = ASYNCSSH
+    prune: str = LEVEL_WHOLE
 
     @property
     def context(self) -> StageContext:
@@ -73,6 +78,7 @@ _TYPES: dict[str, type] = {
     "engine": str,
     "readonly": bool,
     "transport": str,
+    "prune": str,
 }
 _ABSOLUTE = ("workspace", "verifier", "python")
 
@@ -149,6 +155,9 @@ def _profile(name: str, table: Any, where: str) -> HostProfile:
     transport = table.get("transport", ASYNCSSH)
     if transport not in TRANSPORTS:
         raise ConfigError(f"{where}: transport must be one of {', '.join(TRANSPORTS)}, not {transport!r}")
+    prune = table.get("prune", LEVEL_WHOLE)
+    if prune not in PRUNE_LEVELS:
+        raise ConfigError(f"{where}: prune must be one of {', '.join(PRUNE_LEVELS)}, not {prune!r}")
     return HostProfile(name=name, **table)
 
 

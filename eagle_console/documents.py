@@ -67,6 +67,8 @@ def disk(snapshot: DiskSnapshot) -> Document:
         "scanned": snapshot.scanned,
         "filesystem": _filesystem(snapshot.filesystem),
         "allocated": sum(entry.allocated for entry in snapshot.entries),
+        "growth": snapshot.growth,
+        "full_in": snapshot.full_in,
         "directories": [to_wire(entry) for entry in snapshot.entries],
     }
 
@@ -230,6 +232,7 @@ def profile(value: HostProfile) -> Document:
         "engine": value.engine,
         "readonly": value.readonly,
         "transport": value.transport,
+        "prune": value.prune,
     }
 
 

@@ -128,6 +128,11 @@ def moment(wall: float | None, now: float) -> str:
     return clock(wall) if then.date() == today.date() else then.strftime("%b %d")
 
 
+def stamp(wall: float | None) -> str:
+    """Wall seconds as local date and time, for lists that reach back over days: ``2026-11-28 14:03``."""
+    return UNKNOWN if wall is None else datetime.datetime.fromtimestamp(wall).strftime("%Y-%m-%d %H:%M")
+
+
 def plural(number: int, noun: str, many: str = "") -> str:
     """``1 job``, ``2 jobs``; ``many`` is the plural where it is not the noun with an s."""
     return f"{number:,} {noun if number == 1 else many or noun + 's'}"

@@ -33,17 +33,32 @@ def show(snapshot: DiskSnapshot, out: Output) -> None:
         (
             gb(entry.allocated),
             count(entry.files),
+            growth_words(entry.growth),
             UNKNOWN if entry.modified is None else duration_in_words(time.time() - entry.modified),
             entry.name + (f"  (lower bound: {entry.incomplete} unreadable)" if entry.incomplete else ""),
         )
         for entry in snapshot.entries
     ]
-    out.table(("SIZE", "FILES", "CHANGED", "DIRECTORY"), rows, right=(0, 1, 2))
+    out.table(("SIZE", "FILES", "GROWTH", "CHANGED", "DIRECTORY"), rows, right=(0, 1, 2, 3))
     total = gb(sum(entry.allocated for entry in snapshot.entries))
     free = ""
     if snapshot.filesystem:
         free = f"; {gb(snapshot.filesystem.free)} free of {gb(snapshot.filesystem.total)}"
-    out.line(f"{total} in {snapshot.workspace}{free}")
+    out.line(f"{total} in {snapshot.workspace}{free}{full_words(snapshot)}")
+
+
+def full_words(snapshot: DiskSnapshot) -> str:
+    """How fast the file system fills up and when it is full, as the end of a sentence; empty while that is unknown."""
+    if snapshot.growth is None:
+        return ""
+    if snapshot.full_in is None:
+        return f"; used space changes by {growth_words(snapshot.growth)}"
+    return f"; it grows by {gb(snapshot.growth)}/h and is full in {duration_in_words(snapshot.full_in)}"
+
+
+def growth_words(rate: float | None) -> str:
+    """Bytes an hour with their sign: ``+1.2 GB/h``, ``0 B/h``."""
+    return UNKNOWN if rate is None else f"{'+' if rate > 0 else ''}{gb(rate)}/h"
 
 
 def _select(snapshot: DiskSnapshot, names: list[str]) -> DiskSnapshot:

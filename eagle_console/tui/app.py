@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
-import os
-import socket
 import sys
 import time
 from collections.abc import Callable, Iterable
@@ -23,6 +20,7 @@ from eagle_console.exit_codes import ExitCode
 from eagle_console.link.connect import Target
 from eagle_console.link.errors import LinkError
 from eagle_console.link.supervisor import Supervisor
+from eagle_console.person import person
 from eagle_console.state import HostKeyQuestion, HostState, LinkState
 from eagle_console.text import clean
 from eagle_console.tui import comforts
@@ -90,7 +88,7 @@ class ConsoleApp(App[None]):
         super().__init__()
         self.profile = profile
         self.state = HostState(name=profile.name)
-        self.requested_by = _person()
+        self.requested_by = person()
         self.crash: Exception | None = None
         self._link = connect(self._publish)
         self._clock, self._wall, self._ascii = clock, wall, ascii
@@ -358,15 +356,6 @@ class ConsoleApp(App[None]):
             self._exception = error
             self._exception_event.set()
         self._close_messages_no_wait()
-
-
-def _person() -> str:
-    """Who works here, for the records on the host: ``user at machine``."""
-    try:
-        user = getpass.getuser()
-    except (KeyError, OSError):  # a container may run under a user id that has no name
-        user = f"user {os.getuid()}"
-    return f"{user} at {socket.gethostname()}"
 
 
 def run(target: Target, ascii: bool = False) -> ExitCode:
