@@ -46,13 +46,17 @@ class _Linked:
 
 @dataclass
 class TreeTotals:
-    """The sum over a tree; ``incomplete`` counts what could not be read, ``symlinks`` are the paths of those in it."""
+    """The sum over a tree; ``incomplete`` counts what could not be read, ``symlinks`` are the paths of those in it.
+
+    ``modified`` and ``oldest`` are the newest and the oldest modification time of a file, wall seconds.
+    """
 
     allocated: int = 0
     apparent: int = 0
     files: int = 0
     modified: Optional[float] = None
     incomplete: int = 0
+    oldest: Optional[float] = None
     linked: dict[Inode, _Linked] = field(default_factory=dict)
     symlinks: list[str] = field(default_factory=list)
 
@@ -63,15 +67,19 @@ class TreeTotals:
 
     def add(self, size: FileSize) -> None:
         """Counts one file."""
-        self.add_many(size.allocated, size.apparent, 1, size.modified)
+        self.add_many(size.allocated, size.apparent, 1, size.modified, size.modified)
 
-    def add_many(self, allocated: int, apparent: int, files: int, modified: Optional[float]) -> None:
+    def add_many(
+        self, allocated: int, apparent: int, files: int, modified: Optional[float], oldest: Optional[float]
+    ) -> None:
         """Counts several files at once."""
         self.allocated += allocated
         self.apparent += apparent
         self.files += files
         if modified is not None and (self.modified is None or modified > self.modified):
             self.modified = modified
+        if oldest is not None and (self.oldest is None or oldest < self.oldest):
+            self.oldest = oldest
 
 
 @dataclass
@@ -237,7 +245,7 @@ class TreeSizes:
 
 def _add_files(listing: _Listing, totals: TreeTotals) -> None:
     cold = listing.cold
-    totals.add_many(cold.allocated, cold.apparent, cold.files, cold.modified)
+    totals.add_many(cold.allocated, cold.apparent, cold.files, cold.modified, cold.oldest)
     totals.incomplete += cold.incomplete
     for size in listing.hot.values():
         totals.add(size)
