@@ -70,15 +70,24 @@ def header_of(file: BinaryIO, path: str) -> Header:
     :raises HeaderError: when it is cut, longer than its header says, or no safetensors file.
     """
     size = os.fstat(file.fileno()).st_size
-    prefix = file.read(8)
-    if len(prefix) < 8:
+    length = int.from_bytes(file.read(8), "little")
+    return parse_header(path, size, length, file.read(length) if length <= min(HEADER_LIMIT, size) else b"")
+
+
+def parse_header(path: str, size: int, length: int, raw: bytes) -> Header:
+    """The same from what was read of the file.
+
+    :param size: of the whole file in bytes.
+    :param length: what its first 8 bytes say.
+    :param raw: the ``length`` bytes behind them; anything where the length cannot be right.
+    :raises HeaderError: as ``read_header``.
+    """
+    if size < 8:
         raise HeaderError(f"{path} is cut: {size} bytes are less than a header")
-    length = int.from_bytes(prefix, "little")
     if length > HEADER_LIMIT:
         raise HeaderError(f"{path} is no safetensors file: its header would have {length} bytes")
     if 8 + length > size:
         raise HeaderError(f"{path} is cut: {size} bytes, its header alone needs {8 + length}")
-    raw = file.read(length)
     try:
         data = json.loads(raw)
         metadata = {str(name): str(value) for name, value in (data.pop("__metadata__", None) or {}).items()}
