@@ -26,7 +26,7 @@ class Rule:
     :param effect: ``FAILS``, ``SILENT`` or ``WORKS``.
     :param vllm: what vLLM does, in words.
     :param fixable: a corrected copy can be written without a guess.
-    :param needs_verifier: it cannot be judged from the draft alone.
+    :param needs_verifier: from the draft alone it is judged in part, or not at all.
     """
 
     id: str
@@ -71,7 +71,8 @@ _MATRIX = (
     Rule("R9", "The layer ids are absent, or not those of the verifier's states that were trained on", WARNING, SILENT,
          "feeds states of other layers; ids are sorted and doubles left out",
          "Name the layers as vLLM counts; --layer-ids sglang --fix translates ids that count from the layer itself.",
-         "#43671, #50170; TorchSpec #87, #89; interfaces.py EagleModelMixin"),
+         "#43671, #50170; TorchSpec #87, #89; interfaces.py EagleModelMixin",
+         needs_verifier=True),
     Rule("R10", "The layer ids stand only in eagle_config", WARNING, SILENT,
          "its V2 runner does not read them there and takes layers 2, n/2 and n-3; its V1 runner reads them",
          "Write them at the top level too.", "eagle3_utils.py get_eagle3_aux_layers_from_config", fixable=True),
@@ -93,10 +94,10 @@ _MATRIX = (
          "Export again; both must be of the same training.", "llama_eagle3.py skips t2d"),
     Rule("R17", "vocab_size is not the verifier's", ERROR, FAILS, "ends: sizes of the vocabularies differ",
          "Set vocab_size to the verifier's; a draft of another vocabulary does not fit.",
-         "llama_eagle3.py compute_logits; vocab_parallel_embedding.py"),
+         "llama_eagle3.py compute_logits; vocab_parallel_embedding.py", needs_verifier=True),
     Rule("R18", "A tensor's shape does not follow from the config", ERROR, FAILS, "ends: sizes differ",
          "Set hidden_size, target_hidden_size and the heads as they were trained.",
-         "#18906, #19174; llama_eagle3.py LlamaModel"),
+         "#18906, #19174; llama_eagle3.py LlamaModel", needs_verifier=True),
     Rule("R19", "use_cache is null", ERROR, FAILS, "ends: StrictDataclassFieldValidationError",
          "Set use_cache to true.", "transformers 5 strict configs; ModelOpt triage guide", fixable=True),
     Rule("R20", "model_type is missing", ERROR, FAILS, "ends: the config's type is unknown",
@@ -128,10 +129,11 @@ _MATRIX = (
          "Nothing need be done.", "vLLM default_loader.py"),
     Rule("R30", "The verifier's path is not there", WARNING, FAILS,
          "`vllm serve DRAFT` looks for it, here and then on the hub; with --model it is not read",
-         "Name this host's verifier: --verifier DIR --fix.", "transformers_utils/config.py maybe_override_with_speculators",
-         fixable=True),
+         "Name this host's verifier: --verifier DIR --fix.",
+         "transformers_utils/config.py maybe_override_with_speculators", fixable=True),
     Rule("R31", "The verifier is not the one that was trained for", WARNING, SILENT, "serves it, with less acceptance",
-         "Serve it with the verifier that it was trained for, or train again.", "#35966"),
+         "Serve it with the verifier that it was trained for, or train again.", "#35966",
+         needs_verifier=True),
     Rule("R32", "The last layer's state is read from a DeepSeek or Kimi verifier", WARNING, SILENT,
          "before #46973 it dropped that state",
          "Use a vLLM of July 2026 or later, or layers before the last.", "#46973", needs_verifier=True),

@@ -50,8 +50,8 @@ class Draft:
     :param d2t: the values of ``d2t``; None where it is missing or not of whole numbers.
     :param t2d: the tokens that ``t2d`` marks; None likewise.
     :param samples: what was read of the data of each tensor that was looked into.
-    :param verifier_found: whether the folder that a speculators config names as verifier is there; None where it names none
-        or no absolute path.
+    :param verifier_found: whether the folder that a speculators config names as verifier is there; None where it names
+        none, or no absolute path.
     """
 
     path: str

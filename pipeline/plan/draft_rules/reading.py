@@ -1,4 +1,4 @@
-"""The facts of a draft's folder: its config, the headers of its weights, the small tensors, samples of the large ones."""
+"""The facts of a draft's folder: its config, the headers of its weights, small tensors, samples of the large ones."""
 
 from __future__ import annotations
 
@@ -124,8 +124,7 @@ def _sample(folder: Folder, file: str, tensor: TensorInfo) -> Optional[Sample]:
     if tensor.bytes <= SMALL_BYTES:
         return values.sample(tensor.dtype, folder.read(file, tensor.begin, tensor.bytes), True)
     last = (tensor.bytes - WINDOW_BYTES) // 8 * 8  # whole values of any type
-    places = [tensor.begin + last * number // (WINDOWS - 1) // 8 * 8 for number in range(WINDOWS)]
-    starts = [tensor.begin + (place - tensor.begin) // 8 * 8 for place in places]
+    starts = [tensor.begin + last * number // (WINDOWS - 1) // 8 * 8 for number in range(WINDOWS)]
     return values.sample(tensor.dtype, b"".join(folder.read(file, start, WINDOW_BYTES) for start in starts), False)
 
 

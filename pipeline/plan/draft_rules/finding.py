@@ -1,0 +1,31 @@
+"""One thing that a rule found in a draft."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Optional
+
+from pipeline.plan.draft_rules.catalogue import RULES, Rule
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What was found.
+
+    :param id: of the rule.
+    :param level: of this finding; a rule's own level, or a graver or lighter one where the evidence says so.
+    :param evidence: what in the folder says so, with names and numbers.
+    """
+
+    id: str
+    level: str
+    evidence: str
+
+    @property
+    def rule(self) -> Rule:
+        return RULES[self.id]
+
+
+def found(rule: str, evidence: str, level: Optional[str] = None) -> Finding:
+    """A finding at the rule's level, or at another one."""
+    return Finding(rule, level or RULES[rule].level, evidence)
