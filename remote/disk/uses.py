@@ -17,6 +17,7 @@ from typing import Optional
 from remote import procfs
 from remote.disk.filesystems import filesystem
 from remote.disk.syscalls import Syscalls, Unsupported, mount_id
+from remote.protocol.artifacts import PROOF_LOCAL
 
 FREE, HELD, WRITTEN, UNCLEAR = "free", "held", "written", "unclear"
 
@@ -104,6 +105,8 @@ def _final(path: str, use: Use, holders: Holders) -> Use:
     held = holders.inside(path)
     if held is not None:
         return Use(HELD, use.files, use.more, None, f"{os.path.basename(held)} is open by {holders.of(held)}")
+    if use.proof == PROOF_LOCAL:  # no leases there; that no local process holds it is all that can be known
+        return Use(FREE, use.files, use.more, PROOF_LOCAL)
     return Use(UNCLEAR, use.files, use.more, None, use.why)
 
 
