@@ -84,6 +84,7 @@ def ask(stage: StageRun, served: Served, prompts: Sequence[rows.Row], total: int
         client.close()
         pool.shutdown(wait=False, cancel_futures=True)
     if failed:
+        states.watch_room(stage.run.data)
         stage.message(f"{failed} prompts have no answer; see {errors.name}.", "warning")
 
 

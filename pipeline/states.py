@@ -209,6 +209,21 @@ def watch_room(folder: Path) -> None:
         )
 
 
+@contextlib.contextmanager
+def room_first(folder: Path) -> Iterator[None]:
+    """Within it a failure on a disk that has become full is told as that: a server that cannot write dies of it, and
+    its client sees only that.
+
+    :raises StageError: of the disk in place of the failure.
+    """
+    try:
+        yield
+    except StageError as error:
+        if error.klass != "disk_full":
+            watch_room(folder)
+        raise
+
+
 def free_bytes(folder: Path) -> int:
     """What an ordinary user may still write there."""
     status = os.statvfs(folder)

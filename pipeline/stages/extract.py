@@ -155,6 +155,7 @@ def _extract(stage: StageRun, data: Rows, missing: list[int], config: VerifierCo
     length = min(length, config.max_positions or length)
     bounds = states.bounds(stage, config, length)
     with (
+        states.room_first(stage.run.hidden_states),
         states.clean_storage(stage),
         verifier_server(stage, commands.EXTRACTION, **states.server_values(stage, config, bounds)) as served,
     ):

@@ -36,6 +36,9 @@ EXIT_STOPPED = 128 + signal.SIGTERM
 COUNT_SECONDS = 0.5
 """Counts that come faster are left out, but for the last of a phase."""
 
+BALLAST_BYTES = 64 * 1024
+"""Written by every stage into the job's directory and removed when it fails: so much room there is for the reason."""
+
 Inputs = Mapping[str, str]
 
 
@@ -87,6 +90,7 @@ class StageRun:
         self.label = f"{self.stage.name}: " if spec.get("part_of") else ""  # a recipe's parts share one progress file
         self._evidence: list[Evidence] = []
         self._progress = Path(self.directory) / events.FILE
+        self._ballast = Path(self.directory) / f".ballast-{self.stage.name}"
         self._stop = _StopFlag()
         self._callbacks: list[Callable[[], None]] = []
         self._counted = float("-inf")
@@ -315,10 +319,17 @@ class StageRun:
     def __enter__(self) -> StageRun:
         signal.signal(signal.SIGTERM, self._terminate)
         signal.signal(signal.SIGINT, self._terminate)
+        with contextlib.suppress(OSError):
+            self._ballast.write_bytes(bytes(BALLAST_BYTES))
         return self
 
     def __exit__(self, *unused: object) -> None:
         self._flush_count()
+        self._drop_ballast()
+
+    def _drop_ballast(self) -> None:
+        with contextlib.suppress(OSError):
+            self._ballast.unlink()
 
     def _terminate(self, number: int, frame: Optional[FrameType]) -> None:
         self._stop.set()
@@ -342,7 +353,8 @@ class StageRun:
                 self._write_failed = True
 
     def failed(self, error: StageError) -> None:
-        """Says why the stage ends."""
+        """Says why the stage ends, also on a full disk."""
+        self._drop_ballast()
         sys.stderr.write(f"{error.line}\n")
         sys.stderr.flush()
         self._append(Failed(error.cause, error.remedy, error.where, error.klass))

@@ -12,6 +12,7 @@ from pipeline.plan.quality import Response, Thresholds
 from pipeline.stages import verifying
 from pipeline.stages.errors import StageError
 from pipeline.stages.runtime import StageRun, execute
+from pipeline.states import room_first
 from pipeline.verifier_server import Served, verifier_server
 
 CHECK_SECONDS = 3.0
@@ -78,7 +79,8 @@ def _ask(stage: StageRun, wanted: dict[str, rows.Row], kept: int) -> None:
     values: dict[str, Any] = {"max_model_len": length, "max_num_seqs": concurrency}
     if states:
         values.update(capture.server_values(stage, length))
-    with verifier_server(stage, commands.EXTRACTION if states else commands.PLAIN, **values) as served:
+    kind = commands.EXTRACTION if states else commands.PLAIN
+    with room_first(stage.run.data), verifier_server(stage, kind, **values) as served:
         stage.phase("synthesize", f"{len(wanted) - kept} prompts")
         if states:
             capture.ask(stage, served, [row for key, row in wanted.items() if key not in _answered(stage)], len(wanted))

@@ -12,6 +12,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+from fixtures.small_disk import small_disk
 from fixtures.stages import Workspace, finished, prompts, wait_for
 
 from pipeline.plan import events
@@ -54,6 +55,26 @@ def test_a_prompt_set_is_drawn_once_and_again_only_when_something_changed(worksp
     run.held_out.write_text("")
     fourth = workspace.run("prompts", source=path, samples=48, held_out=12)
     assert "its output" in fourth.messages and len(rows(run.held_out)) == 12
+
+
+@pytest.mark.system
+def test_a_full_disk_ends_the_stage_with_its_reason_and_leaves_the_old_work(tmp_path: Path) -> None:
+    rows_of = [{"prompt": f"{number} {'x' * 2000}"} for number in range(200)]
+    with small_disk(tmp_path / "disk", 1024**2) as disk:
+        workspace = Workspace(disk.root)
+        path = source(Workspace(tmp_path), "".join(json.dumps(row) + "\n" for row in rows_of))
+        assert workspace.run("prompts", source=path, samples=100, held_out=0).code == 0
+        run = workspace.run_of()
+        before = run.prompts.read_bytes()
+        for left in (16_384, 100_000, 300_000):
+            disk.fill(but=left)
+            ended = workspace.run("prompts", source=path, samples=200, held_out=0)
+            assert ended.code == 1 and ended.failure is not None, ended.output
+            assert ended.failure.klass == "disk_full" and ended.failure.remedy.startswith("Free space")
+            assert run.prompts.read_bytes() == before and not list(run.data.glob(".*"))
+            disk.empty()
+        again = workspace.run("prompts", source=path, samples=200, held_out=0)
+        assert again.code == 0 and again.evidence["prompts"] == 200
 
 
 @pytest.mark.parametrize(
