@@ -108,7 +108,7 @@ def redact(argv: Sequence[str]) -> str:
             words.append(f"{name}={SECRET}" if equals else word)
             hide = not equals
         else:
-            words.append(_quoted(_without_secrets(word)))
+            words.append(_quoted(without_secrets(word)))
     line = " ".join(words)
     return line if len(line) <= MAX_COMMAND_LINE else line[: MAX_COMMAND_LINE - 1] + "…"
 
@@ -197,7 +197,8 @@ def _is_secret_option(name: str) -> bool:
     return _SECRET_OPTION.search(name) is not None and _NOT_SECRET.search(name.rpartition("token")[0]) is None
 
 
-def _without_secrets(word: str) -> str:
+def without_secrets(word: str) -> str:
+    """A text with the values of tokens, passwords in addresses, and ``token=`` pairs hidden."""
     word = _SECRET_VALUE.sub(SECRET, word)
     word = _URL_PASSWORD.sub(rf"\g<scheme>{SECRET}@", word)
     return _SECRET_WORD.sub(_hide_value, word) if "=" in word or ":" in word else word

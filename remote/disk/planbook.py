@@ -55,23 +55,35 @@ def store(stored: StoredPlan, places: Optional[Sequence[str]] = None) -> None:
     raise RequestError(FAILED, f"the plan cannot be kept until it is confirmed ({problem})")
 
 
-def take(plan_id: str, places: Optional[Sequence[str]] = None) -> StoredPlan:
-    """Takes a plan out, for good.
+def load(plan_id: str, places: Optional[Sequence[str]] = None) -> StoredPlan:
+    """A plan that waits.
 
     :raises RequestError: ``refused`` where there is none of that id: unknown, used or expired.
     """
     for path in _paths(plan_id, folders() if places is None else places):
         try:
             data = read_file(path, _MAX_BYTES)
-            if data is None:
-                continue
-            os.unlink(path)  # of several who ask at once, one succeeds
-            return from_wire(StoredPlan, parse_json(data))
-        except FileNotFoundError:
-            continue
-        except (OSError, RecordError, ProtocolError) as error:
+            if data is not None:
+                return from_wire(StoredPlan, parse_json(data))
+        except (RecordError, ProtocolError) as error:
             raise RequestError(REFUSED, f"the plan {plan_id} cannot be used: {error}") from None
-    raise RequestError(REFUSED, f"there is no plan {plan_id} here: it was used, has expired or was made elsewhere")
+    raise _unknown(plan_id)
+
+
+def remove(plan_id: str, places: Optional[Sequence[str]] = None) -> None:
+    """Takes a plan out, for good: of several who ask at once, one succeeds.
+
+    :raises RequestError: ``refused`` for the others.
+    """
+    for path in _paths(plan_id, folders() if places is None else places):
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)
+            return
+    raise _unknown(plan_id)
+
+
+def _unknown(plan_id: str) -> RequestError:
+    return RequestError(REFUSED, f"there is no plan {plan_id} here: it was used, has expired or was made elsewhere")
 
 
 def _paths(plan_id: str, places: Sequence[str]) -> Iterator[str]:

@@ -83,7 +83,8 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Step:
-    """The data of a line that begins or ends a step; the outcomes are of all entries, in their order."""
+    """The data of a line that begins or ends a step; the outcomes are of all entries in their order, or none where the
+    step changes none of them yet."""
 
     step: str
     outcomes: tuple[Outcome, ...] = ()
@@ -167,12 +168,7 @@ def expired(line: Line, wall: float, boot_id: str, up: float) -> bool:
 
 def _after(standing: Standing, event: str, step: Step) -> Standing:
     if event == EVENT_BEGUN:
-        outcomes = standing.outcomes
-        if step.step == PURGE:
-            outcomes = tuple(
-                Outcome(trash.PURGING, outcome.problem) if outcome.state == trash.TRASHED else outcome
-                for outcome in outcomes
-            )
+        outcomes = step.outcomes if len(step.outcomes) == len(standing.outcomes) else standing.outcomes
         return replace(standing, outcomes=outcomes, cut=step.step)
     if len(step.outcomes) != len(standing.outcomes):
         return standing

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from remote import procfs
 from remote.disk import idleness, manifest
@@ -20,6 +20,9 @@ from remote.disk.syscalls import Unsupported
 from remote.protocol.errors import RequestError
 
 _PUT_BACK_TRIES = 20
+
+FAILURES = (Unmovable, RequestError, OSError, Unsupported)
+"""What a move raises where a thing stays where it is."""
 
 NOWHERE = "nowhere"
 PLACE = "place"
@@ -79,9 +82,17 @@ class Trash:
                 raise Unmovable("taken", "something else has its name now, and nothing is overwritten") from None
             self._remember(parent)
 
-    def settle(self, move: Move) -> str:
-        """Where a thing is after a step that was cut short: ``PLACE``, ``TRASH``, ``NOWHERE``, or ``ELSE`` where
-        another thing lies under its name in the trash."""
+    def take_again(self, move: Move) -> None:
+        """Moves one thing that was just put back into the trash again, since another one of its item cannot be.
+
+        :raises Unmovable, RequestError, OSError: where that fails.
+        """
+        with self._parent_of(move) as (parent, name):
+            self._rename_in(parent, name, move)
+
+    def where(self, move: Move) -> str:
+        """Where a thing is now: ``PLACE``, ``TRASH``, ``NOWHERE``, or ``ELSE`` where another thing lies under its name
+        in the trash."""
         if self._holds(move):
             return TRASH
         with contextlib.suppress(OSError):
@@ -134,7 +145,7 @@ class Trash:
                 ) from None
             raise
         status = os.stat(move.name, dir_fd=self.descriptor, follow_symlinks=False)
-        if (status.st_dev, status.st_ino) != (move.device, move.inode):
+        if not self._same(status, move):
             self._give_back(parent, name, move)
             raise Unmovable(
                 "replaced", "another thing took its name in the moment of the move; that is back in its place"
@@ -194,23 +205,6 @@ def explained(error: Exception) -> str:
     if isinstance(error, OSError):
         return f"it cannot be moved: {error.strerror or error}"
     return str(error)
-
-
-def all_or_none(trash: Trash, moves: Sequence[Move], inwards: bool) -> None:
-    """Moves all of an item's things or, where one of them cannot be moved, none.
-
-    :raises Unmovable, RequestError, OSError, Unsupported: the reason of the one that could not be moved.
-    """
-    forward, back = (trash.take_in, trash.put_back) if inwards else (trash.put_back, trash.take_in)
-    done: list[Move] = []
-    try:
-        for move in moves:
-            forward(move)
-            done.append(move)
-    except (Unmovable, RequestError, OSError, Unsupported):
-        for move in reversed(done):
-            back(move)
-        raise
 
 
 def _expect(status: os.stat_result, move: Move) -> None:
