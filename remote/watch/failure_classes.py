@@ -274,3 +274,14 @@ HARMLESS = re.compile(
     r"|Dumping (?:input|scheduler) "  # the whole configuration, after the engine died of something else
 )
 """Looks like a failure and is none."""
+
+IN_REQUEST = re.compile(r"Exception in ASGI application|Error in preprocessing prompt inputs")
+"""Begins the traceback of a request: it is answered with an error, the server lives on."""
+
+STOPPED = re.compile(
+    r"\[shutdown\] API server: shutdown triggered"  # 0.23 and later
+    r"|Shutting down FastAPI HTTP server"
+    r"|Shutting down$"  # uvicorn
+    r"|[Rr]eceived (?:signal )?SIG(?:TERM|INT)"
+)
+"""The server was told to stop; not so where it stops because its engine has died, which is said before."""

@@ -17,6 +17,7 @@ from remote.watch import failure_classes as classes
 from remote.watch import lines, vllm_load, vllm_wording
 
 MAX_LINE = 500
+_SHORTEST_WRAPPED = 60
 _SEARCHED = 4096  # of a line: causes stand at its beginning, and some patterns are slow on long nonsense
 
 _QUIET = ("DEBUG", "INFO", "WARNING")  # a failure is an error line, or text that no logger wrote
@@ -30,7 +31,10 @@ _WANTED_END = re.compile(r"KeyboardInterrupt|SystemExit: 0$")
 class Scan:
     """What has been found so far: the first of each kind.
 
-    ``load`` tells how far the start was, ``frame`` is the last source line of a traceback that has not ended yet.
+    ``load`` tells how far the start was, ``frame`` is the last source line of a traceback that has not ended yet,
+    ``open_text`` a message that may go on in the next line. ``in_request``: a request's traceback is being printed,
+    which ends no server. ``died``: a process of the server has reported an end. ``stopping``: it was told to stop, and
+    what goes wrong in its end is no failure.
     """
 
     cause: Optional[Failure] = None
@@ -39,6 +43,10 @@ class Scan:
     exception: str = ""
     engine_spoke: bool = False
     frame: str = ""
+    open_text: str = ""
+    in_request: bool = False
+    died: bool = False
+    stopping: bool = False
     load: vllm_load.LoadState = field(default_factory=vllm_load.initial)
 
 
@@ -55,13 +63,40 @@ def read_line(scan: Scan, line: str) -> Scan:
     if load is not scan.load or (inside and not scan.engine_spoke):
         scan = replace(scan, load=load, engine_spoke=scan.engine_spoke or inside)
     message = record.message[:_SEARCHED].rstrip()
-    if scan.cause or record.level in _QUIET or not message or classes.HARMLESS.search(message):
+    if scan.cause or scan.stopping or not message or classes.HARMLESS.search(message):
         return scan
+    if record.level in _QUIET:
+        return _read_quiet(scan, message)
     if _FRAME.match(message):
         return replace(scan, frame=message[:MAX_LINE]) if _SOURCE.search(message) else scan
-    found = _classify(scan, message, inside)
-    if scan.frame:
-        scan = replace(scan, frame="")
+    if record.level or record.role:
+        scan = replace(scan, in_request=classes.IN_REQUEST.search(message) is not None, open_text="")
+    elif classes.IN_REQUEST.search(message):
+        scan = replace(scan, in_request=True)
+    if classes.CONSEQUENCES.search(message):
+        scan = replace(scan, died=True, in_request=False)
+    elif scan.in_request or (scan.load.startup_complete and record.role == lines.API):
+        return scan
+    return _read_error(scan, message, inside, len(line) >= _SHORTEST_WRAPPED, bool(record.level or record.role))
+
+
+def _read_quiet(scan: Scan, message: str) -> Scan:
+    told = not scan.died and not scan.engine_exception and classes.STOPPED.search(message) is not None
+    if not told and not scan.open_text and not scan.in_request:
+        return scan
+    return replace(scan, stopping=told, open_text="", in_request=False)
+
+
+def _read_error(scan: Scan, message: str, inside: bool, may_go_on: bool, begins: bool) -> Scan:
+    whole = (
+        [message]
+        if begins or not scan.open_text
+        else [message, scan.open_text + message, f"{scan.open_text} {message}"]
+    )
+    found = next((found for found in (_classify(scan, text, inside) for text in whole) if found), None)
+    open_text = whole[-1 if len(whole) == 1 else 1] if may_go_on and found is None else ""
+    if scan.frame or scan.open_text != open_text:
+        scan = replace(scan, frame="", open_text=open_text[:_SEARCHED])
     if found is not None:
         klass, failure = found
         if not klass.weak:

@@ -33,6 +33,18 @@ class LineSplitter:
 
     def feed(self, data: bytes) -> list[str]:
         """The lines that ``data`` completes."""
+        if b"\r" in data or self._after_line:
+            return self._feed_with_returns(data)
+        first, *others = data.split(b"\n")
+        self._append(first)
+        if not others:
+            return []
+        last = others.pop()
+        lines = [self._take(), *(self._text(piece[: self._max]) for piece in others)]
+        self._append(last)
+        return lines
+
+    def _feed_with_returns(self, data: bytes) -> list[str]:
         lines = []
         start = 0
         for match in _BREAK.finditer(data):
@@ -57,7 +69,12 @@ class LineSplitter:
 
     def _take(self) -> str:
         pending, self._pending = self._pending, b""
-        return _ANSI.sub("", pending.decode("utf-8", "replace"))
+        return self._text(pending)
+
+    @staticmethod
+    def _text(line: bytes) -> str:
+        text = line.decode("utf-8", "replace")
+        return _ANSI.sub("", text) if "\x1b" in text else text
 
 
 class LogFollower:

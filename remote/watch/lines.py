@@ -7,12 +7,14 @@ import re
 from dataclasses import dataclass
 from typing import Optional
 
+from remote.watch.wrappers import unwrap
+
 API = "api"
 ENGINE = "engine"
 WORKER = "worker"
 UNKNOWN = ""
 
-_PROCESS = re.compile(r"\((?P<name>[A-Za-z][\w-]*)(?: (?:rank=|TP)\d+)? pid=\d+(?:, ip=[^)]*)?\) ?")
+_PROCESS = re.compile(r"\r?\((?P<name>[A-Za-z][\w:.-]*)(?: (?:rank=|TP)\d+)? pid=\d+(?:, ip=[^)]*)?\) ?")
 """``(EngineCore_DP0 pid=7)``, ``(VllmWorker rank=1 pid=7)``, ``(RayWorkerWrapper pid=7, ip=10.0.0.2)``."""
 
 _HEADER = re.compile(
@@ -21,7 +23,8 @@ _HEADER = re.compile(
 """``INFO 07-08 13:53:31 [core.py:116] ``; up to 0.7.3 without the opening bracket."""
 
 _UVICORN = re.compile(r"(?P<level>DEBUG|INFO|WARNING|ERROR|CRITICAL): {1,8}")
-_REPEATED = re.compile(r" \[repeated \d+x across cluster\].*$")
+_REPEATED = re.compile(r" \[repeated \d+x(?: across cluster)?\].*$")
+_RANK = re.compile(r"\[rank\d+\]: ?")  # torch's, before every line of a traceback
 _HEADER_WITHIN = 300  # VLLM_LOGGING_PREFIX may put any text before the header
 
 _ROLES = (("EngineCore", ENGINE), ("VllmWorker", WORKER), ("Worker", WORKER), ("RayWorker", WORKER),
@@ -42,11 +45,11 @@ class LogLine:
 
 def parse(line: str) -> LogLine:
     """The parts of a line; text of any other program is a message without level and role."""
-    if line.startswith('{"') and '"message"' in line:
-        record = _json_record(line)
+    role, rest = UNKNOWN, unwrap(line).text
+    if rest.startswith('{"') and '"message"' in rest:
+        record = _json_record(rest)
         if record is not None:
             return record
-    role, rest = UNKNOWN, line
     while True:
         process = _PROCESS.match(rest)
         if not process:
@@ -55,7 +58,11 @@ def parse(line: str) -> LogLine:
     header = _HEADER.search(rest, 0, _HEADER_WITHIN) or _UVICORN.match(rest)
     level = header["level"] if header else ""
     message = rest[header.end() :] if header else rest
-    return LogLine(_REPEATED.sub("", message), level, role)
+    if message.startswith("[rank"):
+        message = _RANK.sub("", message, count=1)
+    if "[repeated " in message:
+        message = _REPEATED.sub("", message)
+    return LogLine(message, level, role)
 
 
 def _json_record(line: str) -> Optional[LogLine]:

@@ -17,6 +17,9 @@ from remote.watch import vllm_wording as wording
 
 _RANK = {name: place for place, name in enumerate(wording.PHASES)}
 _SCALES = {"k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15}  # tqdm's unit_scale
+_SHORTEST_WRAPPED = 60
+_LONGEST_JOINED = 1000
+_FILES_OF_RUNAI = re.compile(r"0\.[0-9]\.")  # its bar counts files before 0.10
 _CHECKPOINT_FIGURES = ("checkpoint_gib", "weights_seconds")  # said again for the draft, then with draft_ before it
 
 
@@ -40,7 +43,8 @@ class LoadState:
     """What the log has said so far. Times are seconds since the job's start.
 
     ``startup_complete``: the log has said so, after which no line is read any more. ``ready_at``: when ``/health``
-    first answered 200.
+    first answered 200. ``open_text``: a message that says nothing yet and may go on in the next line, where a narrow
+    terminal or pipe has wrapped it.
     """
 
     phases: tuple[Phase, ...] = ()
@@ -50,6 +54,7 @@ class LoadState:
     detail: str = ""
     startup_complete: bool = False
     ready_at: Optional[float] = None
+    open_text: str = ""
 
     @property
     def phase(self) -> str:
@@ -66,19 +71,35 @@ def read_line(state: LoadState, line: str, at: float) -> LoadState:
     """The state after one more line of the log, which arrived ``at`` seconds after the job's start."""
     if state.startup_complete:
         return state
-    message = lines.parse(line).message.lstrip("\r")
+    record = lines.parse(line)
+    message = record.message.lstrip("\r")
     if not message:
         return state
     bar = wording.BAR.match(message) if "%" in message else None
     if bar:
-        return _read_bar(state, bar["description"], bar["done"], bar["total"], bar["rate"], at)
+        return _read_bar(replace(state, open_text=""), bar["description"], bar["done"], bar["total"], bar["rate"], at)
     if wording.STARTED.match(message):
         return replace(_enter(state, wording.SERVER, at), startup_complete=True, detail="waiting for /health")
+    if wording.SERVING.match(message):
+        return replace(state, startup_complete=True, detail="it serves requests", open_text="")
+    if record.level or record.role:
+        return _read_message(state, message, at, len(line) >= _SHORTEST_WRAPPED)
+    for glue in ("", " ") if state.open_text else ():
+        joined = _read_message(state, state.open_text + glue + message, at, True)
+        if not joined.open_text:
+            return joined
+    if state.open_text and len(line) >= _SHORTEST_WRAPPED:
+        return replace(state, open_text=(state.open_text + message)[:_LONGEST_JOINED])
+    return _read_message(state, message, at, False)
+
+
+def _read_message(state: LoadState, message: str, at: float, may_go_on: bool) -> LoadState:
     for mark in wording.MARKS:
         match = mark.pattern.match(message)
         if match:
-            return _read_mark(state, mark, match, at)
-    return state
+            return _read_mark(replace(state, open_text=""), mark, match, at)
+    open_text = message[:_LONGEST_JOINED] if may_go_on else ""
+    return state if open_text == state.open_text else replace(state, open_text=open_text)
 
 
 def read_health(state: LoadState, at: float) -> LoadState:
@@ -134,7 +155,7 @@ def _read_bar(state: LoadState, description: str, done_text: str, total_text: st
     done, total = _scaled(done_text), _scaled(total_text)
     if bar is None or done is None or total is None or total <= 0 or done > total:
         return state
-    unit = "bytes" if rate.endswith("B/s") else bar.unit
+    unit = _unit(bar, rate, state.version)
     before = state.count if state.count and state.count.description == description else None
     again = before is not None and (before.total != total or (before.finished and done == 0))
     phase = bar.phase
@@ -146,6 +167,14 @@ def _read_bar(state: LoadState, description: str, done_text: str, total_text: st
     if entered.phase != phase:
         return entered
     return replace(entered, count=Count(phase, description, done, total, unit), detail=description)
+
+
+def _unit(bar: wording.BarWording, rate: str, version: str) -> str:
+    if rate.endswith("B/s"):
+        return "bytes"
+    if bar.description.endswith("Runai Model Streamer") and _FILES_OF_RUNAI.match(version):
+        return "shards"
+    return bar.unit
 
 
 def _weights_are_read(state: LoadState) -> bool:

@@ -136,6 +136,12 @@ MARKS = (
 STARTED = re.compile(r"Application startup complete")
 """uvicorn's last word before the port answers."""
 
+SERVING = re.compile(
+    r'\S+ - "(?:GET|POST) \S{1,200} HTTP/1\.\d" 200'  # uvicorn's word about a request
+    r"|(?:Engine \d+: |\d+ Engines Aggregated: )?Avg prompt throughput: "
+)
+"""What only a server says that is ready: all there is where stderr, or the beginning of the log, is missing."""
+
 BARS = (
     BarWording(WEIGHTS, "Loading safetensors checkpoint shards", "shards"),
     BarWording(WEIGHTS, "Loading pt checkpoint shards", "shards"),
