@@ -35,6 +35,17 @@ def test_the_story_on_one_gpu_is_packed_with_adamw_and_the_fused_loss() -> None:
     assert settings.steps_per_epoch == pytest.approx(58, abs=3)
 
 
+@pytest.mark.parametrize(
+    ("hidden", "epochs", "optimizer"),
+    [(2048, 20, "muon"), (2048, 2, "adamw"), (4096, 20, "adamw"), (7168, 100, "adamw")],
+)
+def test_muon_is_chosen_only_where_it_was_seen_to_end_higher_at_little_cost(
+    hidden: int, epochs: int, optimizer: str
+) -> None:
+    settings = choose(H200, shape=Shape(hidden, 32_000, 8192), epochs=epochs)
+    assert settings.values["optimizer"] == optimizer
+
+
 def test_a_small_data_set_is_not_spread_over_gpus_that_would_leave_few_steps() -> None:
     assert choose(EIGHT).values["processes"] == 1
     large = choose(EIGHT, Data(50_000, 25_000_000, 8000))
