@@ -20,9 +20,7 @@ _MONTHS = {name: number for number, name in enumerate(calendar.month_abbr) if na
 _YEAR = 2001  # of stamps without one: any without a leap day
 _NESTED = 5
 
-_OUR_HEADER = (
-    r"(?=\(\w[\w:.-]* [^)]{0,60}pid=\d+|(?:DEBUG|INFO|WARNING|ERROR|CRITICAL)[ :]|[A-Z][^|:]{1,120}: +\d{1,3}%[ |])"
-)
+_OUR_HEADER = r"(?=\(\w[\w:.-]* [^)]{0,60}pid=\d+|(?:DEBUG|INFO|WARNING|ERROR|CRITICAL)[ :])"
 _CLOCK = r"(?P<hour>\d\d):(?P<minute>\d\d):(?P<second>\d\d)(?P<fraction>[.,]\d{1,9})?"
 
 _STAMPED = (
@@ -44,7 +42,8 @@ _LABELS = (
     re.compile(r"[a-zA-Z][\w.-]{0,63} [\w.@-]{1,64}\[\d+\]: "),  # journald: host and program
     re.compile(r"\[(?:rank|default)?\d{1,5}\]: ?|\[\d{1,5},\d{1,5}\]<std(?:out|err)>: ?"),
     re.compile(r"\((?:pid=\d+(?:, ip=[\w.:]+)?)\) "),
-    re.compile(rf" {{0,6}}(?:\d{{1,5}}: |[\w.-]{{1,100}}: {_OUR_HEADER})"),  # srun, pdsh
+    # srun, pdsh: before a bar too
+    re.compile(rf" {{0,6}}(?:\d{{1,5}}: |[\w.-]{{1,100}}: (?:{_OUR_HEADER}|(?=[A-Z][^|:]{{1,120}}: +\d{{1,3}}%[ |])))"),
     re.compile(rf"[\w.-]{{1,100}} [\w.-]{{1,100}} {_OUR_HEADER}"),  # stern: pod and container
 )
 
