@@ -18,6 +18,7 @@ from typing import Optional
 from remote.disk.completeness import read_json
 from remote.disk.runs import Run, Runs
 from remote.disk.usage import OWN_DIRECTORIES
+from remote.protocol.artifacts import Checkpoint
 
 OWN, RUN, CHECKPOINT, DATA, PREPARED, HIDDEN_STATES, RESPONSES, PROMPTS, DRAFT, VERIFIER, LOG, REPORT = (
     "own", "run", "checkpoint", "data", "prepared", "hidden_states", "responses", "prompts", "draft", "verifier", "log",
@@ -50,7 +51,8 @@ class Found:
 
     :param parent: path of the artifact that it is a part of; empty for one that stands alone.
     :param folder: it is a directory.
-    :param run: the checkpoints and settings, of a run.
+    :param run: of a run, its checkpoints and settings; of a checkpoint, the run that it belongs to.
+    :param checkpoint: of a checkpoint, what is known about it.
     :param samples: of a data set, files of hidden states or lines of a small text.
     :param locks: ``.lock`` files that lie in it.
     """
@@ -62,6 +64,7 @@ class Found:
     detail: str = ""
     movable: bool = True
     run: Optional[Run] = None
+    checkpoint: Optional[Checkpoint] = None
     samples: Optional[int] = None
     locks: int = 0
 
@@ -124,7 +127,7 @@ def _run(path: str, run: Run, names: _Names) -> Iterator[Found]:
     detail = f"{count} checkpoint{'s' if count != 1 else ''}"
     yield Found(path, RUN, detail=detail, run=run)
     for item in run.checkpoints:
-        yield Found(item.artifact.path, CHECKPOINT, path, detail=item.artifact.detail)
+        yield Found(item.artifact.path, CHECKPOINT, path, detail=item.artifact.detail, run=run, checkpoint=item)
     for name in names.folders:
         if name in _LOG_FOLDERS:
             yield Found(os.path.join(path, name), LOG, path, detail=_log_detail(os.path.join(path, name)))

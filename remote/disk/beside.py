@@ -18,7 +18,9 @@ from remote.protocol.artifacts import KEEP, Artifact, Reason, Size, Verdict
 
 _SHM = re.compile(r"(?:vllm_offload_.*\.mmap|nccl-.*|psm_.*|sem\..*|torch_.*|mp-.*)")
 _SHM_FOLDER = "/dev/shm"
-_PID = re.compile(r"(?<!\d)(\d{2,7})(?!\d)")
+_PID = re.compile(r"(?:torch|vllm_offload)_(?:.*_)?(\d{2,7})(?:[_.].*)?")  # other names are random
+_BLOCKING = ("vllm_offload_", "nccl-")  # the next start can fail because of these, however small
+_SMALLEST_SEGMENT = 2**20
 _SMALLEST_DELETED = 2**20
 _NOT_FILES = ("/memfd:", "/dev/", "/SYSV", "/[", "/proc/")
 
@@ -59,11 +61,12 @@ def shared_memory(folder: str = _SHM_FOLDER) -> Iterator[Found]:
     except OSError:
         return
     for name in names:
-        if _SHM.fullmatch(name):
-            pids = [int(pid) for pid in _PID.findall(name)]
-            gone = pids and not any(procfs.stat(pid) for pid in pids)
-            detail = f"left over: its creator, process {pids[0]}, is gone" if gone else ""
-            yield Found(os.path.join(folder, name), artifacts.SHARED_MEMORY, folder=False, detail=detail, movable=False)
+        path = os.path.join(folder, name)
+        if _SHM.fullmatch(name) and (name.startswith(_BLOCKING) or _allocated(path) >= _SMALLEST_SEGMENT):
+            match = _PID.fullmatch(name)
+            gone = match and procfs.stat(int(match[1])) is None
+            detail = f"left over: its creator, process {match[1]}, is gone" if match and gone else ""
+            yield Found(path, artifacts.SHARED_MEMORY, folder=False, detail=detail, movable=False)
 
 
 def core_dumps(folder: str = "/var/lib/systemd/coredump") -> Iterator[Found]:
@@ -119,6 +122,13 @@ def _hidden(path: str, status: os.stat_result, pids: list[int], now: float) -> A
     verdict = Verdict(KEEP, (Reason("deleted_open", text, True, f"/proc/{pids[0]}/fd", now),))
     size = Size(allocated, status.st_size, allocated, 1)
     return Artifact(path, artifacts.DELETED_OPEN, size, verdict, "", status.st_mtime, False, detail=holder + more)
+
+
+def _allocated(path: str) -> int:
+    try:
+        return os.lstat(path).st_blocks * 512
+    except OSError:
+        return 0
 
 
 def _is_folder(path: str) -> bool:

@@ -31,7 +31,6 @@ class Thing:
     :param real: its path with symbolic links resolved, as references name it.
     :param modified, oldest: newest and oldest modification time in it, wall seconds.
     :param owner: the user that it belongs to, where that is not the agent's user; None otherwise.
-    :param run: the run that it is, or that it is a checkpoint of.  :param checkpoint: of a checkpoint.
     :param verifier: the verifier that a run was trained for, as its files name it.
     :param prompts: digests of its prompts, of a data set that has them; empty where they were not read.
     """
@@ -42,8 +41,6 @@ class Thing:
     modified: Optional[float] = None
     oldest: Optional[float] = None
     owner: Optional[str] = None
-    run: Optional[Run] = None
-    checkpoint: Optional[Checkpoint] = None
     verifier: str = ""
     prompts: frozenset[bytes] = frozenset()
     rebuild: Optional[Rebuild] = None
@@ -56,6 +53,15 @@ class Thing:
     @property
     def kind(self) -> str:
         return self.found.kind
+
+    @property
+    def run(self) -> Optional[Run]:
+        """The run that it is, or that it is a checkpoint of."""
+        return self.found.run
+
+    @property
+    def checkpoint(self) -> Optional[Checkpoint]:
+        return self.found.checkpoint
 
 
 @dataclass(frozen=True)

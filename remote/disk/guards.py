@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from remote.disk import artifacts
 from remote.disk.evidence import GRACE_SECONDS, Snapshot, Thing
 from remote.disk.lineage import Lineage, best_of
-from remote.disk.references import LINK, PROCESS, SETTING, Reference, below_name, inside
+from remote.disk.references import LINK, MANIFEST, PROCESS, SETTING, Reference, below_name, inside
 from remote.disk.retention import complete, mixed, protected
 from remote.disk.uses import HELD, UNCLEAR, WRITTEN
 from remote.protocol.artifacts import Reason
@@ -37,6 +37,8 @@ def guards(thing: Thing, snapshot: Snapshot, found: Lineage) -> Iterator[Reason]
         yield Reason(
             "irreplaceable", f"kept: what happened cannot be recorded again{detail}", True, thing.path, snapshot.now
         )
+    elif thing.kind in (artifacts.DRAFT, artifacts.REPORT) and thing.path not in found.superseded:
+        yield Reason("product", "kept: a result of the pipeline", True, thing.path, snapshot.now)
     elif thing.kind in (artifacts.UNKNOWN, artifacts.FOLDER):
         text = f"not recognised{': ' + thing.found.detail if thing.found.detail else ''}"
         yield Reason("unknown_layout", text, True, thing.path, snapshot.now)
@@ -86,7 +88,7 @@ def _references(thing: Thing, snapshot: Snapshot, found: Lineage) -> Iterator[Re
     for item in sorted(snapshot.references, key=lambda one: (not one.alive, one.by, one.role)):
         if item.kind in seen or not _concerns(item, thing) or found.stale(item, snapshot):
             continue
-        if item.kind == SETTING and thing.kind == artifacts.HIDDEN_STATES and _finished(item, snapshot):
+        if thing.kind == artifacts.HIDDEN_STATES and not item.alive and _finished(item, snapshot):
             continue
         seen.add(item.kind)
         yield _reference(item, thing, snapshot)
@@ -99,6 +101,8 @@ def _concerns(item: Reference, thing: Thing) -> bool:
     a run: a trainer that writes into it does not read the old ones, and a link to it is not one to each of them.
     """
     if item.owner and inside(item.owner, thing.real):
+        return False
+    if item.kind == MANIFEST and thing.kind == artifacts.RUN:  # an exported draft stands alone
         return False
     if inside(item.target, thing.real):
         return True

@@ -68,6 +68,10 @@ class Below:
         self._prefix = folder.rstrip("/") + "/"
         self._known: dict[str, Optional[str]] = {}
 
+    def name(self, path: str) -> str:
+        """What a path below the folder is called in it."""
+        return path[len(self._prefix) :] if path.startswith(self._prefix) else path
+
     def resolve(self, word: str, base: str) -> Optional[str]:
         """The resolved path that a word means for somebody in the directory ``base``; None where it lies elsewhere."""
         if not word or len(word) > _PATH_LIMIT or "\0" in word:
@@ -118,7 +122,7 @@ def of_settings(below: Below, settings: Settings, owner: str, bases: Iterable[st
         for base in bases:
             target = below.resolve(item.value, base)
             if target and not inside(target, owner):
-                yield Reference(target, SETTING, os.path.basename(owner), item.name, item.source, owner)
+                yield Reference(target, SETTING, below.name(owner), item.name, item.source, owner)
                 break
 
 
@@ -128,7 +132,7 @@ def of_config(below: Below, folder: str, owner: str) -> Iterator[Reference]:
     named = verifier(source)
     target = below.resolve(named, folder) if named else None
     if target and not inside(target, owner):
-        yield Reference(target, SETTING, os.path.basename(owner), "verifier", source, owner)
+        yield Reference(target, SETTING, below.name(owner), "verifier", source, owner)
 
 
 def verifier(config_file: str) -> str:
@@ -162,9 +166,8 @@ def of_manifests(below: Below, workspace: str) -> Iterator[Reference]:
         for name in manifest.inputs:
             target = below.resolve(name, workspace)
             if target and outputs and not any(inside(target, output) for output in outputs):
-                yield Reference(
-                    target, MANIFEST, below_name(outputs[0], workspace), manifest.stage, str(path), outputs[0]
-                )
+                by = below.name(outputs[0]).partition("/")[0]
+                yield Reference(target, MANIFEST, by, manifest.stage, str(path), outputs[0])
 
 
 def of_locks(workspace: str) -> Iterator[Reference]:

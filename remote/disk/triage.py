@@ -105,8 +105,9 @@ def _checkpoint(item: Checkpoint, thing: Thing, snapshot: Snapshot) -> Iterator[
 
 
 def _superseded(item: Checkpoint, best: Checkpoint, source: str) -> str:
-    if item.predicted_acceptance is not None and best.predicted_acceptance is not None:
-        results = f"{best.predicted_acceptance:.2f} against {item.predicted_acceptance:.2f}"
+    predicted = item.predicted_acceptance
+    if predicted is not None and best.predicted_acceptance is not None and best.predicted_acceptance > predicted:
+        results = f"{best.predicted_acceptance:.2f} against {predicted:.2f}"
         return f"superseded: {best.name} has predicted acceptance {results}"
     if item.validation_loss is not None and best.validation_loss is not None:
         results = f"{best.validation_loss:.3f} against {item.validation_loss:.3f}"
