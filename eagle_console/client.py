@@ -18,6 +18,7 @@ from remote.protocol.host import HostSample
 from remote.protocol.jobs import Job, JobEvent, JobList, LogChunk
 from remote.protocol.stages import LaunchRequest, StageContext, StageInfo, StageList
 from remote.protocol.trash import Journal, Pin, Plan, Receipt, TrashList
+from remote.protocol.validation import DraftFix, DraftValidation
 
 T = TypeVar("T")
 
@@ -191,5 +192,23 @@ class HostClient:
         """The hash of the first ``length`` bytes of a file, or of as many as the host could hash in a short time."""
         return await self._ask("hash_file", FileHash, {"path": path, "length": length})
 
+    async def validate(self, path: str, verifier: str | None = None, layer_ids: str | None = None) -> DraftValidation:
+        """What the rules say about the draft in a folder of the host.
+
+        :param verifier: the folder of the verifier that it is to be served with.
+        :param layer_ids: how its layer ids count, ``vllm`` or ``sglang``; None where nobody has said.
+        """
+        return await self._ask("validate", DraftValidation, _draft(path, verifier, layer_ids))
+
+    async def fix_draft(
+        self, path: str, target: str | None = None, verifier: str | None = None, layer_ids: str | None = None
+    ) -> DraftFix:
+        """Writes a corrected copy of a draft at ``target``, or beside it; the draft stays as it is."""
+        return await self._ask("fix_draft", DraftFix, {**_draft(path, verifier, layer_ids), "target": target})
+
     async def _ask(self, op: str, answer: type[T], args: dict[str, Any] | None = None, key: str | None = None) -> T:
         return from_wire(answer, await self.session.request(op, args, key))
+
+
+def _draft(path: str, verifier: str | None, layer_ids: str | None) -> dict[str, Any]:
+    return {"dir": path, "verifier": verifier, "layer_ids": layer_ids}

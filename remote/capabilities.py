@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Optional, TypeVar
 
 from remote import arguments, files
 from remote.disk.operations import Operation, deletion_operations
+from remote.drafts.operations import Drafts
 from remote.policy import Policy
 from remote.protocol.adopted import Adopted, AdoptedList, is_adopted
 from remote.protocol.disk import DiskSnapshot
@@ -93,6 +94,7 @@ class Capabilities:
             "read_file": lambda args, key: self.read_file(args),
             "hash_file": lambda args, key: self.hash_file(args),
             **deletion_operations(self.deletion),
+            **Drafts(policy).operations,
         }
 
     def gpus(self) -> GpuSnapshot:
