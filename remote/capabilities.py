@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Optional, TypeVar
 
 from remote import arguments, files
 from remote.disk.operations import Operation, deletion_operations
+from remote.disk.survey_operations import survey_operations, then_forget
 from remote.drafts.operations import Drafts
 from remote.policy import Policy
 from remote.protocol.adopted import Adopted, AdoptedList, is_adopted
@@ -29,6 +30,7 @@ from remote.telemetry.simulated import Server
 if TYPE_CHECKING:
     from remote.adopt.adoption import Adoption
     from remote.disk.deletion import Deletion
+    from remote.disk.survey import Survey
     from remote.disk.usage import UsageMonitor
     from remote.jobs.launcher import Launcher
     from remote.jobs.store import JobStore
@@ -56,7 +58,7 @@ LABEL_SECONDS = 0.5
 WITHOUT_ARGUMENTS = frozenset({"gpus", "host", "disk", "jobs", "adopted", "trash"})
 """Operations that read none; those that wait must not keep what a console sends with them."""
 
-_PARTS = ("store", "launcher", "gpus", "host", "disk", "adoption", "deletion")
+_PARTS = ("store", "launcher", "gpus", "host", "disk", "adoption", "deletion", "survey")
 
 T = TypeVar("T")
 
@@ -93,7 +95,8 @@ class Capabilities:
             "list_files": lambda args, key: self.list_files(args),
             "read_file": lambda args, key: self.read_file(args),
             "hash_file": lambda args, key: self.hash_file(args),
-            **deletion_operations(self.deletion),
+            **then_forget(deletion_operations(self.deletion), self.survey),
+            **survey_operations(self.survey),
             **Drafts(policy).operations,
         }
 
@@ -219,13 +222,24 @@ class Capabilities:
 
         return self._part("store", make)
 
+    def survey(self) -> Survey:
+        """What lies in the workspace and what may become of it."""
+
+        def make() -> Survey:
+            from remote.disk.survey import Survey
+
+            return Survey(self._policy.workspace, lambda: self.deletion().pinned())
+
+        return self._part("survey", make)
+
     def deletion(self) -> Deletion:
         """The engine that deletes in the workspace."""
 
         def make() -> Deletion:
             from remote.disk.deletion import Deletion
 
-            return Deletion(self._policy)
+            survey = self.survey()
+            return Deletion(self._policy, survey.verdicts, survey.checkpoints_now)
 
         return self._part("deletion", make)
 

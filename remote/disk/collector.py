@@ -26,12 +26,13 @@ from remote.disk.syscalls import Syscalls
 from remote.disk.tree import TreeSizes, TreeTotals
 from remote.disk.uses import Holders, Use, look
 from remote.protocol.artifacts import Size
+from remote.protocol.trash import Pin
 
 FULL_SECONDS = 600.0
 """Files that are neither large nor new are looked at again after so long."""
 
-Pins = Callable[[], Mapping[str, str]]
-"""Who pinned a path, by absolute path."""
+Pins = Callable[[], Mapping[str, Pin]]
+"""The pins that stand, by absolute path."""
 
 
 class Collector:
@@ -78,7 +79,7 @@ class Collector:
                 continue  # gone since it was listed
             things.append(thing)
         self._sizes.end_pass()
-        pins = {os.path.realpath(path): who for path, who in self._pins().items()}
+        pins = {os.path.realpath(path): pin.who for path, pin in self._pins().items()}
         named = tuple(self._references(things, real, links))
         return Snapshot(workspace, self._clock(), tuple(things), named, pins, mounts)
 

@@ -21,6 +21,7 @@ from remote.disk.completeness import Entry, Probe, Probes, files, read_json
 from remote.disk.retention import FULL, TORN, WRITING, complete, newest_first
 from remote.disk.settings import Settings
 from remote.disk.sized import sized
+from remote.disk.trimming import is_training_state
 from remote.disk.validations import Validation, Validations
 from remote.protocol.artifacts import LEVEL_TRIM, LEVEL_WHOLE, REVIEW, Artifact, Checkpoint, Verdict
 
@@ -40,7 +41,6 @@ _STATE = {
 }
 _WEIGHTS = ("model.safetensors", "adapter_model.safetensors", "pytorch_model.bin")
 _INDEX = "model.safetensors.index.json"
-_TRIMMED_FILES = re.compile(r"(?:optimizer|scheduler)(?:_state_dict)?\.pt|rng_state.*\.pth")
 
 
 @dataclass(frozen=True)
@@ -77,14 +77,6 @@ def checkpoint_names(names: list[str]) -> tuple[str, list[str]]:
         return HUGGING_FACE, steps
     found = [name for name in names if name.isdecimal() or name == INTERRUPTED or _ASIDE.fullmatch(name)]
     return (SPECULATORS if found else ""), found
-
-
-def trim_files(folder: str) -> tuple[str, ...]:
-    """Names of the files that the level ``trim`` moves away: what is only needed to continue.
-
-    :raises OSError: when the folder cannot be listed.
-    """
-    return tuple(sorted(name for name in files(folder) if _TRIMMED_FILES.fullmatch(name)))
 
 
 class Runs:
@@ -143,7 +135,7 @@ class Runs:
         modified = max((entry.modified for entry in there.values()), default=None)
         recent = modified is not None and self._clock() - modified < GRACE_SECONDS
         epoch, step = _place(name, kind, state)
-        trims = sum(entry.allocated for entry in there.values() if _TRIMMED_FILES.fullmatch(entry.name))
+        trims = sum(entry.allocated for entry in there.values() if is_training_state(entry.name))
         reclaim = {LEVEL_WHOLE: size.exclusive, **({LEVEL_TRIM: trims} if trims and servable else {})}
         made = max((there[file].modified for file in (*_WEIGHTS, _INDEX) if file in there), default=modified)
         return Checkpoint(

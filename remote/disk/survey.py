@@ -44,8 +44,10 @@ class Survey:
         environment: Optional[Mapping[str, str]] = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self._workspace = workspace
-        self._collector = Collector(workspace or "/", pins, os.environ if environment is None else environment, clock)
+        self._workspace = workspace if workspace is None else os.path.normpath(workspace)
+        self._collector = Collector(
+            self._workspace or "/", pins, os.environ if environment is None else environment, clock
+        )
         self._clock = clock
         self._lock = threading.Lock()
         self._taken: Optional[tuple[Snapshot, dict[str, Verdict], float]] = None
@@ -107,11 +109,12 @@ class Survey:
         """
         try:
             known = self._snapshot(FRESH_SECONDS)[1]
-            if any(path not in known for path in paths):
+            if any(os.path.normpath(path) not in known for path in paths):
                 known = self._snapshot(0.0)[1]
         except OSError as error:
             raise RequestError(NOT_FOUND, describe_problem(self._workspace or "", error)) from None
-        return {path: known.get(path) or self._unrecognised(path, known) for path in paths}
+        named = {path: os.path.normpath(path) for path in paths}
+        return {path: known.get(name) or self._unrecognised(name, known) for path, name in named.items()}
 
     def forget(self) -> None:
         """The next answer reads again: something was moved, or pinned."""
