@@ -25,6 +25,7 @@ from eagle_console.commands import (
     shell,
     stages,
     status,
+    validate,
     watch,
 )
 from eagle_console.commands.invocation import DEFAULT_TIMEOUT, Invocation, Refused, UsageError
@@ -33,6 +34,7 @@ from eagle_console.disk_arguments import DISK_COMMANDS
 from eagle_console.exit_codes import ExitCode
 from eagle_console.link.errors import AddressError, LinkError, LinkTimeout
 from eagle_console.output import Output
+from pipeline.plan.draft_rules.facts import CONVENTIONS
 from remote.protocol.errors import BAD_ARGUMENT, REFUSED, ProtocolError, RequestError
 
 DESCRIPTION = """\
@@ -300,6 +302,18 @@ def _watch(parser: argparse.ArgumentParser) -> None:
 _ORDERED = ("hosts", "shell")
 """Commands whose words have an order: an action with its own options, a command line after ``--``."""
 
+def _validate(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("draft", metavar="[HOST:]DIR", help="the draft's folder, here or on a host")
+    parser.add_argument("--verifier", metavar="[HOST:]DIR", help="the verifier's folder, on the same machine")
+    parser.add_argument(
+        "--layer-ids", choices=CONVENTIONS, help="how the draft's layer ids count; vLLM's are one more than SGLang's"
+    )
+    parser.add_argument(
+        "--fix", nargs="?", const="", metavar="OUT", help="write a corrected copy, beside the draft where OUT is absent"
+    )
+    parser.set_defaults(run=validate.validate)
+
+
 _COMMANDS: dict[str, tuple[str, Describe]] = {
     "hosts": ("the profiles; hosts add NAME ADDRESS writes one, hosts trust HOST accepts a new key", _hosts),
     "doctor": ("what holds and what does not on the way to a host", lambda parser: add_host(parser, doctor.doctor)),
@@ -315,6 +329,7 @@ _COMMANDS: dict[str, tuple[str, Describe]] = {
     "get": ("a file or a directory of the host, with resume and proof", _get),
     "watch": ("follow a run that we did not start, read-only", _watch),
     "stop": ("end a job and every process of it", _stop),
+    "validate": ("what vLLM would make of a draft, and a corrected copy of it", _validate),
 }
 
 
