@@ -12,13 +12,10 @@ _LEVELS = (LEVEL_ERROR, LEVEL_WARNING, LEVEL_NOTE)
 def validation(host: str | None, value: DraftValidation) -> Document:
     """A draft and what the rules say about it. ``host`` is None for this machine."""
     levels = [finding.level for finding in value.findings]
-    verdict = next((level for level in _LEVELS[:2] if level in levels), "ok")
-    return {
-        "host": host,
-        "verdict": verdict,
-        "counts": {level: levels.count(level) for level in _VERDICTS},
-        **_wire(value),
-    }
+    verdict = next((level for level in (LEVEL_ERROR, LEVEL_WARNING) if level in levels), "ok")
+    counts = {level: levels.count(level) for level in _LEVELS}
+    fields: Document = to_wire(value)
+    return {"host": host, "verdict": verdict, "counts": counts, **fields}
 
 
 def fix(host: str | None, value: DraftFix) -> Document:
@@ -31,4 +28,3 @@ def fix(host: str | None, value: DraftFix) -> Document:
         "copied": value.copied,
         "validation": validation(host, value.validation),
     }
-

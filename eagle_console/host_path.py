@@ -19,7 +19,7 @@ class HostPath:
 
 
 def parse(word: str) -> HostPath:
-    """Reads the word as scp does: a colon before any slash divides host and path; ``./a:b`` is a path of this machine."""
+    """Reads the word as scp does: a colon before any slash divides host and path; ``./a:b`` is a path here."""
     match = _ON_HOST.match(word)
     if match is None:
         return HostPath(None, os.path.abspath(os.path.expanduser(word)))
