@@ -15,7 +15,7 @@ from pipeline.plan.training import Data, Settings, SettingsError, Shape
 from pipeline.stages import verifying
 from pipeline.stages.errors import StageError
 from pipeline.stages.runtime import StageRun, execute
-from pipeline.training import checkpoints, machine, records
+from pipeline.training import checkpoints, foreign, machine, records
 from pipeline.training.run import Outcome, train
 
 LOCK_WAIT_SECONDS = 180.0
@@ -171,16 +171,39 @@ def _say_disk(stage: StageRun, settings: Settings, shape: Shape) -> None:
 def _prepare_output(stage: StageRun, settings: Settings, inputs: Mapping[str, str]) -> None:
     """Makes the save path continue this run: another run's is set aside, a torn or interrupted state made usable."""
     output = stage.run.output
-    if checkpoints.epochs(output) and not (output / records.FILE).exists():
-        raise StageError(
-            "It holds checkpoints that this stage has not made.", str(output), remedy="Give another run=NAME."
-        )
+    taken_over = checkpoints.started(output) and not (output / records.FILE).exists()
+    if taken_over:
+        _check_foreign(stage, settings)
     _wait_for_trainer(stage)
     identity = {name: settings.values.get(name) for name in _IDENTITY}
-    stage.begin({**identity, "inputs": of_values(sorted(inputs.items()))}, [output])
+    stage.begin({**identity, "inputs": of_values(sorted(inputs.items()))}, [] if taken_over else [output])
     output.mkdir(parents=True, exist_ok=True)
     for sentence in checkpoints.make_resumable(output):
         stage.message(sentence, "warning")
+
+
+def _check_foreign(stage: StageRun, settings: Settings) -> None:
+    """Checkpoints of ``speculators train`` itself are continued where its settings were ours.
+
+    :raises StageError: naming the settings that were not.
+    """
+    output = stage.run.output
+    try:
+        options = training.trainer_options(settings.values, str(stage.run.prepared), str(output))
+        other = foreign.differences(output, options, int(settings.values["processes"]))
+    except ValueError as error:
+        raise StageError(
+            f"It holds checkpoints that this stage has not made, and does not say how they were made: {error}.",
+            str(output / foreign.SETTINGS),
+            remedy="Give another run=NAME.",
+        ) from None
+    if other:
+        raise StageError(
+            f"It holds checkpoints that this stage has not made, with other settings: {', '.join(other[:5])}.",
+            str(output / foreign.SETTINGS),
+            remedy="Give the same settings, or another run=NAME.",
+        )
+    stage.message(f"{output.name} was begun by speculators itself with the same settings; training continues it.")
 
 
 def _wait_for_trainer(stage: StageRun) -> None:

@@ -2,8 +2,9 @@
 
 speculators 0.9.0 writes a folder ``N`` for epoch N in place, continues from the largest N, and fails when that one is
 torn. On a signal it writes ``interrupted``, which it then ignores; with a number for a name and a
-``training_state.json`` it continues from it in the middle of the epoch. Nothing is deleted here: what stands in the way
-is renamed to a name that the trainer passes over.
+``training_state.json`` it continues from it in the middle of the epoch. Our trainer adds that file; where speculators
+itself was interrupted the place follows from the scheduler's steps. Nothing is deleted here: what stands in the way is
+renamed to a name that the trainer passes over.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 import json
 import os
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Optional
@@ -46,6 +47,11 @@ def epochs(save_path: Path) -> list[int]:
     )
 
 
+def started(save_path: Path) -> bool:
+    """Whether there is any checkpoint."""
+    return bool(epochs(save_path)) or (save_path / INTERRUPTED).is_dir()
+
+
 def fault(folder: Path, resumable: bool = True) -> Optional[str]:
     """What is wrong with a checkpoint folder, a sentence without its point; None when it is whole.
 
@@ -56,10 +62,7 @@ def fault(folder: Path, resumable: bool = True) -> Optional[str]:
         _read_json(folder / "config.json")
         if resumable:
             read_state(folder)
-            for name in (OPTIMIZER, SCHEDULER):
-                # torch.save writes a zip archive, whose directory comes last: a cut one has none.
-                if (name == OPTIMIZER or (folder / name).exists()) and not zipfile.is_zipfile(folder / name):
-                    return f"{name} is {'cut' if (folder / name).exists() else 'missing'}"
+            return _archive_fault(folder)
     except HeaderError as error:
         return str(error).replace(f"{folder}{os.sep}", "")
     except FileNotFoundError as error:
@@ -67,6 +70,40 @@ def fault(folder: Path, resumable: bool = True) -> Optional[str]:
     except (ValueError, KeyError, TypeError):
         return "its JSON files cannot be read"
     return None
+
+
+def _archive_fault(folder: Path) -> Optional[str]:
+    """torch.save writes a zip archive, whose directory comes last: a cut one has none."""
+    for name in (OPTIMIZER, SCHEDULER):
+        if (name == OPTIMIZER or (folder / name).exists()) and not zipfile.is_zipfile(folder / name):
+            return f"{name} is {'cut' if (folder / name).exists() else 'missing'}"
+    return None
+
+
+def unplaced(save_path: Path) -> bool:
+    """Whether there is an interrupted checkpoint that is whole but for its place, which its scheduler tells."""
+    folder = save_path / INTERRUPTED
+    if not (folder / SCHEDULER).exists() or (folder / STATE).exists():
+        return False
+    return fault(folder, resumable=False) is None and _archive_fault(folder) is None
+
+
+def place(steps: int, of_epoch: Callable[[int], int]) -> TrainingState:
+    """Where a run stands after so many steps.
+
+    :param of_epoch: the steps of an epoch, by its number; at least one.
+    """
+    epoch, left = 0, steps
+    while left >= (whole := of_epoch(epoch)):
+        left -= whole
+        epoch += 1
+    return standing(epoch, left, steps)
+
+
+def standing(epoch: int, local_step: int, global_step: int) -> TrainingState:
+    """The state after so many steps of an epoch. After none it is the end of the one before; of epoch -1 at the very
+    beginning."""
+    return TrainingState(epoch if local_step else epoch - 1, local_step, global_step)
 
 
 def read_state(folder: Path) -> TrainingState:
@@ -121,12 +158,18 @@ def _adopt(save_path: Path) -> Iterator[str]:
     folder = save_path / INTERRUPTED
     if not folder.is_dir():
         return
+    if unplaced(save_path):
+        yield "speculators has left an interrupted epoch without its place; the trainer finds it by the steps done."
+        return
     wrong = fault(folder)
     if wrong is not None:
         kept = _set_aside(folder, f"torn_{INTERRUPTED}")
         yield f"The interrupted checkpoint is torn ({wrong}); it is kept as {kept}."
         return
     state = read_state(folder)
+    if state.epoch < 0:
+        yield f"Training was interrupted before its first step; that state is kept as {_set_aside(folder, 'no_step')}."
+        return
     newest = max(epochs(save_path), default=-1)
     target = save_path / str(state.epoch)
     if newest > state.epoch or (target.is_dir() and read_state(target).global_step >= state.global_step):
@@ -137,7 +180,10 @@ def _adopt(save_path: Path) -> Iterator[str]:
         kept = _set_aside(target, f"superseded_epoch{state.epoch}")
         yield f"The checkpoint within epoch {state.epoch + 1} is older than the interrupted one; it is kept as {kept}."
     folder.rename(target)
-    yield f"Training continues in epoch {state.epoch + 1} after its step {state.local_step} (step {state.global_step})."
+    where = f"in epoch {state.epoch + 1} after its step {state.local_step}"
+    if not state.local_step:
+        where = f"after epoch {state.epoch + 1}"
+    yield f"Training continues {where} (step {state.global_step})."
 
 
 def _set_aside(folder: Path, name: str) -> str:

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, Optional
 
 from pipeline.training import checkpoints, gpu
-from pipeline.training.checkpoints import INTERRUPTED, TrainingState
+from pipeline.training.checkpoints import INTERRUPTED
 from pipeline.training.records import CONFIG, EPOCH, FAILED, PHASE, SAVED, STEP, TEXT, TRAIN, VAL, Writer
 
 STEP_SECONDS = 0.5
@@ -115,6 +115,14 @@ def watched(trainer: Any, records: Writer, first: bool) -> Any:
         train_loader: Any
         _started = False
 
+        def setup_trainer(self) -> None:
+            if first:
+                _place_interrupted(Path(self.checkpointer.path), self.train_loader)
+            if self.is_distributed:
+                _barrier()
+            self.checkpointer.previous_epoch = self.checkpointer._get_previous_epoch()
+            super().setup_trainer()
+
         def setup_model(self) -> None:
             records.write(PHASE, name="move", detail="the model to its device")
             save = self.checkpointer.save_checkpoint
@@ -188,13 +196,37 @@ def watched(trainer: Any, records: Writer, first: bool) -> Any:
                 return
             folder = Path(self.checkpointer.path) / str(epoch)
             if epoch == INTERRUPTED:
-                checkpoints.write_state(folder, TrainingState(self._epoch, self._local_step, self.global_step))
+                checkpoints.write_state(folder, checkpoints.standing(self._epoch, self._local_step, self.global_step))
             size = sum(file.stat().st_size for file in folder.iterdir())
             seconds = round(time.monotonic() - self._saving_since, 3)
             place = {"local_step": local_step, "global_step": self.global_step}
             records.write(SAVED, epoch=epoch, path=str(folder), bytes=size, seconds=seconds, **place)
 
     return WatchedTrainer
+
+
+def _place_interrupted(save_path: Path, loader: Any) -> None:
+    """Gives an interrupted checkpoint of speculators itself its place, so that it is continued from."""
+    if not checkpoints.unplaced(save_path):
+        return
+    import torch
+
+    def of_epoch(epoch: int) -> int:
+        loader.batch_sampler.set_epoch(epoch)
+        return len(loader)
+
+    folder = save_path / INTERRUPTED
+    schedule = torch.load(folder / checkpoints.SCHEDULER, weights_only=True)
+    steps = (schedule[0] if isinstance(schedule, list) else schedule)["last_epoch"]
+    checkpoints.write_state(folder, checkpoints.place(int(steps), of_epoch))
+    for sentence in checkpoints.make_resumable(save_path):
+        logging.getLogger("speculators").warning(sentence)
+
+
+def _barrier() -> None:
+    import torch
+
+    torch.distributed.barrier()
 
 
 def main(arguments: list[str]) -> None:

@@ -81,6 +81,14 @@ def test_training_is_watched_proven_exported_and_not_done_twice(workspace: Works
     assert (figures["epoch"], figures["epochs"], figures["epoch_steps"]) == (3, 3, EPOCH)
     assert "optimizer=adamw: " in run.messages and "lr=0.01: as given" in run.messages
     output = workspace.run_of().output
+    saved = [event for event in run.events if isinstance(event, events.EpochSaved)]
+    assert [(event.path, event.epoch, event.step) for event in saved] == [
+        (str(output / str(epoch)), epoch, (epoch + 1) * EPOCH) for epoch in range(3)
+    ]
+    assert max(event.predicted_acceptance or 0.0 for event in saved) == pytest.approx(
+        run.evidence["predicted_acceptance"], abs=1e-4
+    )
+    assert all(event.bytes > 0 and event.validation_loss for event in saved)
     header = read_header(str(output / "2" / "model.safetensors"))
     assert "embed_tokens.weight" not in header.tensors, "the frozen embedding is the verifier's"
 
@@ -161,8 +169,6 @@ def test_torn_checkpoints_are_passed_over_and_more_epochs_continue(workspace: Wo
     assert (workspace.run_of().output / "torn_epoch1").is_dir()
 
 
-# By hand until it has passed many times: on a loaded machine it once did not end within 90 s of the stop (_StopFlag).
-@pytest.mark.recipe
 def test_two_processes_train_and_stop_together(workspace: Workspace) -> None:
     process, directory = workspace.start("train", epochs=3, processes=2, **QUICK)
     wait_for(lambda: len(steps(workspace)) > EPOCH // 2 + 2, process)
@@ -190,7 +196,31 @@ def test_other_settings_and_foreign_checkpoints_do_not_mix(workspace: Workspace)
     shutil.copytree(workspace.run_of().data, workspace.run_of("theirs").data)
     refused = workspace.run("train", run="theirs", epochs=1, **QUICK)
     assert refused.code == 1 and refused.failure is not None
-    assert "not made" in refused.failure.cause and "run=NAME" in refused.failure.remedy
+    assert "does not say how they were made" in refused.failure.cause and "run=NAME" in refused.failure.remedy
+
+
+def test_what_speculators_itself_left_interrupted_is_continued_within_its_epoch(workspace: Workspace) -> None:
+    run = workspace.run_of()
+    script = Path(__file__).parents[1] / "fixtures" / "plain_trainer.py"
+    words = ["--verifier-name-or-path", workspace.root / "verifier", "--data-path", run.prepared]
+    words += ["--save-path", run.output, "--draft-vocab-size", "96", "--epochs", "4", "--total-seq-len", "64"]
+    words += ["--lr", "0.01", "--optimizer", "adamw", "--num-workers", "0", "--draft-attn-impl", "sdpa"]
+    words += ["--loss-implementation", "eager", "--hidden-states-dtype", "float32", "--on-missing", "raise"]
+    variables = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONSAFEPATH": "1", "HF_HUB_OFFLINE": "1"}
+    plain = subprocess.run(
+        [PYTHON, script, str(EPOCH + 7), *words, "--mask-token-id", "0"], env=variables, capture_output=True, text=True
+    )
+    assert plain.returncode == 0, plain.stderr
+    assert sorted(path.name for path in (run.output / "interrupted").glob("*.json")) == ["config.json"]
+
+    other = workspace.run("train", epochs=4, **{**QUICK, "lr": 0.02})
+    assert other.code == 1 and other.failure is not None and "lr was 0.01 and is 0.02" in other.failure.cause
+    mine = workspace.run("train", epochs=4, **QUICK)
+    assert mine.code == 0, mine.output
+    assert f"Training continues in epoch 2 after its step 7 (step {EPOCH + 7})." in mine.messages
+    assert steps(workspace) == list(range(EPOCH + 7, 4 * EPOCH)), "only what was missing was trained"
+    assert mine.evidence["steps"] == 4 * EPOCH
+    assert states(workspace) == {epoch: checkpoints.TrainingState(epoch, 0, (epoch + 1) * EPOCH) for epoch in range(4)}
 
 
 def test_bad_input_is_named_before_anything_starts(workspace: Workspace) -> None:

@@ -105,6 +105,15 @@ def test_an_interrupted_epoch_takes_the_place_of_an_older_state_of_the_same_epoc
     assert checkpoints.read_state(tmp_path / "1").local_step == 4
 
 
+def test_an_interruption_before_the_first_step_skips_no_epoch(tmp_path: Path) -> None:
+    checkpoint(tmp_path, "interrupted", checkpoints.standing(0, 0, 0))
+    said = checkpoints.make_resumable(tmp_path)
+    assert names(tmp_path) == ["no_step"] and "before its first step" in said[0]
+    checkpoint(tmp_path, "interrupted", checkpoints.standing(3, 0, 30))
+    said = checkpoints.make_resumable(tmp_path)
+    assert names(tmp_path) == ["2", "no_step"] and said == ["Training continues after epoch 3 (step 30)."]
+
+
 @pytest.mark.parametrize("end", [TrainingState(1, 0, 20), TrainingState(2, 0, 30)])
 def test_an_interrupted_state_that_was_overtaken_is_not_used(tmp_path: Path, end: TrainingState) -> None:
     checkpoint(tmp_path, str(end.epoch), end)
@@ -134,10 +143,35 @@ def test_a_second_torn_one_does_not_replace_the_first(tmp_path: Path) -> None:
 
 def test_a_torn_interrupted_checkpoint_is_passed_over(tmp_path: Path) -> None:
     checkpoint(tmp_path, "0", TrainingState(0, 0, 10))
-    checkpoint(tmp_path, "interrupted", None)
+    cut(checkpoint(tmp_path, "interrupted", None) / "scheduler_state_dict.pt")
     said = checkpoints.make_resumable(tmp_path)
     assert names(tmp_path) == ["0", "torn_interrupted"]
     assert "training_state.json is missing" in said[0]
+
+
+def test_an_interrupted_checkpoint_of_speculators_waits_for_its_place(tmp_path: Path) -> None:
+    checkpoint(tmp_path, "0", TrainingState(0, 0, 10))
+    folder = checkpoint(tmp_path, "interrupted", None)
+    said = checkpoints.make_resumable(tmp_path)
+    assert names(tmp_path) == ["0", "interrupted"] and "without its place" in said[0]
+    checkpoints.write_state(folder, checkpoints.place(14, lambda epoch: 10))
+    checkpoints.make_resumable(tmp_path)
+    assert checkpoints.read_state(tmp_path / "1") == TrainingState(1, 4, 14)
+
+
+@pytest.mark.parametrize(
+    ("steps", "state"),
+    [
+        (0, TrainingState(-1, 0, 0)),
+        (9, TrainingState(0, 9, 9)),
+        (10, TrainingState(0, 0, 10)),
+        (12, TrainingState(1, 2, 12)),
+        (21, TrainingState(1, 0, 21)),
+        (33, TrainingState(2, 12, 33)),
+    ],
+)
+def test_the_place_after_so_many_steps(steps: int, state: TrainingState) -> None:
+    assert checkpoints.place(steps, lambda epoch: (10, 11, 20)[epoch]) == state
 
 
 def test_a_torn_end_of_an_epoch_and_its_interrupted_state_leave_the_interrupted_one(tmp_path: Path) -> None:
