@@ -15,9 +15,11 @@ import time
 from collections.abc import Iterable
 from typing import Optional
 
+from remote.disk.growth import Growth, seconds_until
 from remote.disk.mounts import mount_points
 from remote.disk.tree import TreeSizes, TreeTotals
 from remote.protocol.disk import ArtifactUsage, DiskSnapshot
+from remote.protocol.host import Filesystem
 from remote.telemetry.host import filesystem
 
 OWN_DIRECTORIES = (".eagle_console", ".eagle_trash")
@@ -29,6 +31,7 @@ _LONGEST_REST = 120.0
 _FULL_SECONDS = 600.0
 _BATCH_FILES = 512
 _BATCH_REST = 0.002  # lets the agent's other threads have the interpreter between two batches
+_FILE_SYSTEM = ""  # its growth has no path
 _FRAME_BYTES = 192 * 1024  # what the entries may take of the wire's 256 KiB
 
 
@@ -46,6 +49,10 @@ class UsageMonitor:
         self._files_seen = 0
         self._unpaced = 0
         self._next_full = 0.0
+        self._last_full: Optional[int] = None
+        self._growth = Growth()
+        self._wake = threading.Event()
+        self._cancelled = threading.Event()
         self._finished = threading.Event()
         self._closing = threading.Event()
         self._thread: Optional[threading.Thread] = None
@@ -64,9 +71,20 @@ class UsageMonitor:
         """Waits for the end of the first pass; False when ``timeout`` seconds passed before."""
         return self._finished.wait(timeout)
 
+    def rescan(self) -> None:
+        """Begins a full pass now, unless one runs; ``snapshot`` shows how far it is."""
+        self._next_full = 0.0
+        self._wake.set()
+
+    def cancel(self) -> None:
+        """Ends the pass that runs; what was known before it stays. The next one comes when a full one is due."""
+        if self._snapshot.scanning:
+            self._cancelled.set()
+
     def close(self) -> None:
         """Stops measuring."""
         self._closing.set()
+        self._wake.set()
         if self._thread:
             self._thread.join(1.0)
 
@@ -77,13 +95,33 @@ class UsageMonitor:
                 full = self._pass()
             except _Closed:
                 return
+            except _Cancelled:
+                self._end_cancelled()
+                self._rest(_FULL_SECONDS)
+                continue
             rest = (time.thread_time() - begin) * (_FULL_DUTY if full else _DUTY)
-            self._closing.wait(max(self._refresh, min(rest, _LONGEST_REST)))
+            self._rest(max(self._refresh, min(rest, _LONGEST_REST)))
+
+    def _rest(self, seconds: float) -> None:
+        self._wake.wait(seconds)
+        self._wake.clear()
+
+    def _end_cancelled(self) -> None:
+        """What the pass had not seen is not known; the next one, whenever it comes, looks at everything."""
+        self._sizes.wants_full = True
+        known = self._snapshot.scanned is not None
+        problem = "" if known else "The first scan was cancelled: only what it had seen is shown."
+        self._snapshot = dataclasses.replace(
+            self._snapshot, scanning=False, files_seen=self._files_seen, files_expected=None, problem=problem
+        )
+        self._finished.set()
 
     def _pass(self) -> bool:
         full = self._sizes.wants_full or time.monotonic() >= self._next_full
         self._files_seen = self._unpaced = 0
-        self._snapshot = dataclasses.replace(self._snapshot, scanning=True)
+        self._cancelled.clear()
+        expected = self._last_full if full else None
+        self._snapshot = dataclasses.replace(self._snapshot, scanning=True, files_expected=expected)
         problem = ""
         entries: list[ArtifactUsage] = []
         try:
@@ -93,18 +131,35 @@ class UsageMonitor:
                 entries = self._measure(self._workspace, full)
         except OSError as error:
             problem = describe_problem(self._workspace or "", error)
+        if full and not problem:
+            self._last_full = self._files_seen
+        capacity = filesystem(self._workspace) if self._workspace and not problem else None
+        entries = self._grown(entries, capacity)
         shown, left_out = fit_frame(entries, _FRAME_BYTES)
+        growth = self._growth.rate(_FILE_SYSTEM)
         self._snapshot = DiskSnapshot(
             workspace=wire_text(self._workspace or ""),
             entries=shown,
-            filesystem=filesystem(self._workspace) if self._workspace and not problem else None,
+            filesystem=capacity,
             scanned=None if problem else time.time(),
             files_seen=self._files_seen,
             problem=problem,
             left_out=left_out,
+            growth=growth,
+            full_in=seconds_until(capacity.free, growth) if capacity else None,
         )
         self._finished.set()
         return full
+
+    def _grown(self, entries: list[ArtifactUsage], capacity: Optional[Filesystem]) -> list[ArtifactUsage]:
+        """The entries with their growth."""
+        now = time.monotonic()
+        if capacity is not None:
+            self._growth.note(_FILE_SYSTEM, now, capacity.used)
+        for entry in entries:
+            self._growth.note(entry.path, now, entry.allocated)
+        self._growth.keep([_FILE_SYSTEM, *(entry.path for entry in entries)])
+        return [dataclasses.replace(entry, growth=self._growth.rate(entry.path)) for entry in entries]
 
     def _measure(self, workspace: str, full: bool) -> list[ArtifactUsage]:
         if full:
@@ -141,10 +196,16 @@ class UsageMonitor:
             self._unpaced = 0
             if self._closing.wait(_BATCH_REST):
                 raise _Closed
+            if self._cancelled.is_set():
+                raise _Cancelled
 
 
 class _Closed(Exception):
     """The monitor is closing in the middle of a pass."""
+
+
+class _Cancelled(Exception):
+    """Somebody ended the pass."""
 
 
 def usage(path: str, name: str, totals: TreeTotals) -> ArtifactUsage:
@@ -157,6 +218,7 @@ def usage(path: str, name: str, totals: TreeTotals) -> ArtifactUsage:
         files=totals.files,
         modified=totals.modified,
         incomplete=totals.incomplete,
+        exclusive=totals.exclusive,
     )
 
 

@@ -18,6 +18,7 @@ class ArtifactUsage:
     :param incomplete: paths that could not be read, as a count; the sizes are then a lower bound.
     :param modified: newest modification time of any file in it, wall seconds.
     :param growth: bytes an hour, measured between passes; None until two passes are far enough apart.
+    :param exclusive: allocated bytes that no link outside the directory shares; None where that is not known.
     """
 
     path: str
@@ -28,6 +29,7 @@ class ArtifactUsage:
     modified: Optional[float] = None
     incomplete: int = 0
     growth: Optional[float] = None
+    exclusive: Optional[int] = None
 
 
 @dataclass(frozen=True)
@@ -38,7 +40,8 @@ class DiskSnapshot:
     pass runs and ``files_seen`` how far it is. ``problem`` is set when the workspace cannot be read at all.
     ``left_out`` counts the smallest directories, where more exist than one frame can carry. ``growth`` is how fast the
     used space of the file system rises, in bytes an hour, and ``full_in`` the seconds until it is full at that speed;
-    both are None while that is not known, and ``full_in`` also where it does not grow.
+    both are None while that is not known, and ``full_in`` also where it does not grow. ``files_expected`` is how many
+    files the last full pass saw, while a full pass runs.
     """
 
     workspace: str
@@ -51,3 +54,4 @@ class DiskSnapshot:
     left_out: int = 0
     growth: Optional[float] = None
     full_in: Optional[float] = None
+    files_expected: Optional[int] = None

@@ -365,3 +365,55 @@ def test_closing_ends_a_pass_in_its_middle(tmp_path: Path) -> None:
     running.start()
     running.close()
     assert "disk-usage" not in {thread.name for thread in threading.enumerate()}
+
+
+def crowd(workspace: Path, files: int = 6000) -> None:
+    for number in range(files):
+        (workspace / f"d{number % 3}").mkdir(exist_ok=True)
+        (workspace / f"d{number % 3}" / str(number)).touch()
+
+
+def test_a_scan_is_cancelled_and_what_was_known_stays(tmp_path: Path, monitor: Callable[..., UsageMonitor]) -> None:
+    crowd(tmp_path)
+    running = monitor(str(tmp_path))
+    before = until(running, lambda snapshot: not snapshot.scanning)
+    assert before.scanned and sum(entry.files for entry in before.entries) == 6000
+    (tmp_path / "d0" / "another").write_bytes(b"x")
+    running.rescan()
+    until(running, lambda snapshot: snapshot.scanning and snapshot.files_expected == 6000)
+    running.cancel()
+    after = until(running, lambda snapshot: not snapshot.scanning)
+    assert after.entries == before.entries and after.scanned == before.scanned and not after.problem
+    running.rescan()
+    until(running, lambda snapshot: sum(entry.files for entry in snapshot.entries) == 6001)
+
+
+def test_a_cancelled_first_scan_says_so(tmp_path: Path) -> None:
+    crowd(tmp_path)
+    running = UsageMonitor(str(tmp_path))
+    try:
+        running.cancel()  # scanning from the beginning on; the pass clears this, so ask until it holds
+        running.start()
+        deadline = time.monotonic() + 10
+        while not running.snapshot().problem:
+            running.cancel()
+            assert time.monotonic() < deadline
+        assert "cancelled" in running.snapshot().problem and running.snapshot().scanned is None
+        assert running.wait(1), "who waits for the first pass is told"
+    finally:
+        running.close()
+
+
+def test_exclusive_bytes_leave_out_what_is_linked_elsewhere(
+    tmp_path: Path, monitor: Callable[..., UsageMonitor]
+) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").mkdir()
+    (tmp_path / "a" / "own").write_bytes(b"x" * 8192)
+    (tmp_path / "a" / "twice").write_bytes(b"x" * 4096)
+    os.link(tmp_path / "a" / "twice", tmp_path / "a" / "again")
+    (tmp_path / "a" / "shared").write_bytes(b"x" * 12288)
+    os.link(tmp_path / "a" / "shared", tmp_path / "b" / "shared")
+    entries = {entry.name: entry for entry in monitor(str(tmp_path)).snapshot().entries}
+    assert entries["a"].allocated == 8192 + 4096 + 12288 and entries["a"].exclusive == 8192 + 4096
+    assert entries["b"].exclusive == 0
