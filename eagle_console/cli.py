@@ -14,6 +14,7 @@ from eagle_console import __version__, crash, documents
 from eagle_console.arguments import Command, Describe, add_host, count, port, seconds
 from eagle_console.commands import (
     doctor,
+    explain_log,
     forward,
     get,
     gpus,
@@ -302,6 +303,7 @@ def _watch(parser: argparse.ArgumentParser) -> None:
 _ORDERED = ("hosts", "shell")
 """Commands whose words have an order: an action with its own options, a command line after ``--``."""
 
+
 def _validate(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("draft", metavar="[HOST:]DIR", help="the draft's folder, here or on a host")
     parser.add_argument("--verifier", metavar="[HOST:]DIR", help="the verifier's folder, on the same machine")
@@ -312,6 +314,13 @@ def _validate(parser: argparse.ArgumentParser) -> None:
         "--fix", nargs="?", const="", metavar="OUT", help="write a corrected copy, beside the draft where OUT is absent"
     )
     parser.set_defaults(run=validate.validate)
+
+
+def _explain_log(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("file", metavar="FILE", help="a log of vllm serve, plain or gzip; - reads standard input")
+    parser.add_argument("--exit-code", type=int, metavar="N", help="how its process ended; -9 is signal 9")
+    parser.add_argument("--dmesg", metavar="FILE", help="the kernel's log of that time, for what it killed")
+    parser.set_defaults(run=explain_log.explain_log)
 
 
 _COMMANDS: dict[str, tuple[str, Describe]] = {
@@ -328,6 +337,7 @@ _COMMANDS: dict[str, tuple[str, Describe]] = {
     "forward": ("the server of a job on a port of this machine", _forward),
     "get": ("a file or a directory of the host, with resume and proof", _get),
     "watch": ("follow a run that we did not start, read-only", _watch),
+    "explain-log": ("read a vLLM log offline: phase, progress, root cause, remedy", _explain_log),
     "stop": ("end a job and every process of it", _stop),
     "validate": ("what vLLM would make of a draft, and a corrected copy of it", _validate),
 }

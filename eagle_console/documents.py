@@ -18,6 +18,7 @@ from remote.protocol.host import Filesystem, HostSample
 from remote.protocol.jobs import Job
 from remote.protocol.progress import Failure, Progress
 from remote.protocol.stages import Check, StageInfo
+from remote.watch.explain import Explanation
 
 Document = dict[str, Any]
 
@@ -94,6 +95,20 @@ def progress(value: Progress) -> Document:
             }
             for phase in value.phases
         ],
+    }
+
+
+def explanation(value: Explanation) -> Document:
+    """A vLLM log, explained offline."""
+    return {
+        "state": value.state,
+        "version": value.version,
+        "model": value.model,
+        **progress(value.progress),
+        "seconds": value.seconds,
+        "total_seconds": value.total_seconds,
+        "error": failure(value.error),
+        "note": value.note,
     }
 
 

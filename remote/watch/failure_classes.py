@@ -10,6 +10,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from remote.protocol.progress import Failure
+
 # When a class can apply, by what the log has said before.
 ANY_TIME, BEFORE_MODEL_LOADED, AFTER_MODEL_LOADED, WITH_DRAFT, BEFORE_ENGINE = (
     "any time", "before the model is loaded", "after the model is loaded", "with a draft", "before the engine",
@@ -39,6 +41,7 @@ def _class(
     return FailureClass(name, tuple(re.compile(pattern) for pattern in patterns), cause, remedy, when, weak, frame)
 
 
+_OOM_REMEDY = "Use fewer load threads, no eager or prefetch loading, no swap space; or a host with more memory."
 _GPU_OOM = r"\bOutOfMemoryError: |CUDA out of memory"
 
 CLASSES = (
@@ -191,7 +194,7 @@ CLASSES = (
         r"Out of memory: Killed process",
         r"^(?:.*: line \d+: +\d+ )?Killed(?: |$)",
         cause="A process of the server was killed (SIGKILL), as the kernel does when the host's memory runs out.",
-        remedy="See dmesg for 'Out of memory'; use fewer load threads, no eager or prefetch loading, no swap space.",
+        remedy=f"See dmesg for 'Out of memory'. {_OOM_REMEDY}",
     ),
     _class(
         "process_died",
@@ -255,6 +258,14 @@ CLASSES = (
         weak=True,
     ),
 )
+
+
+def killed_by_kernel(line: str) -> Failure:
+    """The failure that the kernel's own word proves."""
+    return Failure(
+        "host_oom_killed", "The kernel killed a process of the server: the host's memory ran out.", _OOM_REMEDY, line
+    )
+
 
 CONSEQUENCES = re.compile(
     r"EngineCore (?:failed to start|encountered (?:an issue|a fatal error))"

@@ -58,10 +58,13 @@ def initial() -> Scan:
 def read_line(scan: Scan, line: str) -> Scan:
     """The scan after one more line of the log."""
     record = lines.parse(line)
+    complete = scan.load.startup_complete
     load = vllm_load.read_line(scan.load, line, math.inf)  # only its phases are of use here
     inside = record.role in (lines.ENGINE, lines.WORKER)
     if load is not scan.load or (inside and not scan.engine_spoke):
         scan = replace(scan, load=load, engine_spoke=scan.engine_spoke or inside)
+    if load.startup_complete and not complete:
+        scan = Scan(engine_spoke=True, load=load)  # what went wrong before did not keep it from serving
     message = record.message[:_SEARCHED].rstrip()
     if scan.cause or scan.stopping or not message or classes.HARMLESS.search(message):
         return scan
@@ -109,8 +112,10 @@ def _read_error(scan: Scan, message: str, inside: bool, may_go_on: bool, begins:
     return scan if scan.exception else replace(scan, exception=message[:MAX_LINE])
 
 
-def verdict(scan: Scan, code: Optional[int], signal: Optional[int]) -> Optional[Failure]:
+def verdict(scan: Scan, code: Optional[int], signal: Optional[int], kernel: str = "") -> Optional[Failure]:
     """Why it failed, once it has ended with an exit code or by a signal.
+
+    :param kernel: what the kernel says about killing one of its processes for memory (``kernel``), or empty.
 
     :return: None only while it runs (``code`` and ``signal`` are None) and its log names no known cause.
     """
@@ -118,6 +123,8 @@ def verdict(scan: Scan, code: Optional[int], signal: Optional[int]) -> Optional[
         return scan.cause
     if code is None and signal is None:
         return None
+    if kernel:
+        return classes.killed_by_kernel(kernel[:MAX_LINE])
     exception = scan.engine_exception or scan.exception
     if exception:
         return Failure("exception", f"The first error in the log: {exception}", line=exception)

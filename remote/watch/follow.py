@@ -18,6 +18,12 @@ _ANSI = re.compile(
 )
 
 
+def decoded(line: bytes) -> str:
+    """The text of a line, without ANSI sequences."""
+    text = line.decode("utf-8", "replace")
+    return _ANSI.sub("", text) if "\x1b" in text else text
+
+
 class LineSplitter:
     """Bytes in, complete lines out.
 
@@ -40,7 +46,7 @@ class LineSplitter:
         if not others:
             return []
         last = others.pop()
-        lines = [self._take(), *(self._text(piece[: self._max]) for piece in others)]
+        lines = [self._take(), *(decoded(piece[: self._max]) for piece in others)]
         self._append(last)
         return lines
 
@@ -69,12 +75,7 @@ class LineSplitter:
 
     def _take(self) -> str:
         pending, self._pending = self._pending, b""
-        return self._text(pending)
-
-    @staticmethod
-    def _text(line: bytes) -> str:
-        text = line.decode("utf-8", "replace")
-        return _ANSI.sub("", text) if "\x1b" in text else text
+        return decoded(pending)
 
 
 class LogFollower:
