@@ -172,14 +172,19 @@ def with_event(state: HostState, event: Event, now: float) -> HostState:
     return state
 
 
-def freshness(state: HostState, value: Timed[T] | None, now: float) -> tuple[Freshness, float | None]:
-    """How fresh a value is, and its age in seconds (None when there is no value)."""
+def freshness(
+    state: HostState, value: Timed[T] | None, now: float, stale_after: float = STALE_SECONDS
+) -> tuple[Freshness, float | None]:
+    """How fresh a value is, and its age in seconds (None when there is no value).
+
+    :param stale_after: seconds; what is asked for now and then lives longer than what is subscribed to.
+    """
     if value is None:
         return (Freshness.NONE, None)
     age = max(0.0, now - value.received)
     if state.link.state is not LinkState.LIVE:
         return (Freshness.DOWN, age)
-    return (Freshness.LIVE if age < STALE_SECONDS else Freshness.STALE, age)
+    return (Freshness.LIVE if age < stale_after else Freshness.STALE, age)
 
 
 def _extend_history(

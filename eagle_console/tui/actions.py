@@ -19,11 +19,15 @@ class Risk(Enum):
     NONE = ""
     REVERSIBLE = "asks first"
     COSTLY = "asks first, says what is lost"
+    IRREVERSIBLE = "wants the size typed"
 
 
 EVERYWHERE = "everywhere"
 DASHBOARD, GPUS, STAGES, LOGS, LOAD = "dashboard", "gpus", "stages", "logs", "load"
-SCREENS = (DASHBOARD, GPUS, STAGES, LOGS, LOAD)
+CHECKPOINTS, TRIAGE, TRASH, JOURNAL = "checkpoints", "triage", "trash", "journal"
+PRUNABLE = (CHECKPOINTS, TRIAGE)
+DISK = (*PRUNABLE, TRASH)
+SCREENS = (DASHBOARD, GPUS, STAGES, LOGS, *DISK, JOURNAL, LOAD)
 
 GO, ACT, LOOK, PROGRAM = "Go to", "Act", "Look", "Console"
 GROUPS = (GO, ACT, LOOK, PROGRAM)
@@ -78,6 +82,10 @@ ACTIONS: tuple[Action, ...] = (
     Action("gpus", ("1",), "GPUs", "GPUs and the processes that hold their memory", GO, "app.go('gpus')", footer=True),
     Action("stages", ("2",), "Stages", "Stages of the pipeline and all jobs", GO, "app.go('stages')", footer=True),
     Action("logs", ("3",), "Logs", "The log of a job", GO, "app.go('logs')", footer=True),
+    Action(
+        "checkpoints", ("4",), "Checkpoints", "Runs and their checkpoints", GO, "app.go('checkpoints')", footer=True
+    ),
+    Action("journal", ("5",), "Journal", "Who changed what, when and why", GO, "app.go('journal')", footer=True),
     Action("load", ("6",), "Load", "The model load with all phases", GO, "app.go('load')", footer=True),
     Action("back", ("escape",), "back", "One level back: filter, zoom, screen", GO, "screen.back"),
     Action(
@@ -92,6 +100,20 @@ ACTIONS: tuple[Action, ...] = (
         "stop", ("x",), "stop", "Stop the shown or selected job", ACT, "stop",
         where=(DASHBOARD, STAGES, LOGS, LOAD), risk=Risk.COSTLY, footer=True,
     ),
+    Action("mark", ("space",), "mark", "Mark the row for pruning, or not", ACT, "mark", PRUNABLE, footer=True),
+    Action(
+        "prune", ("D",), "prune", "Plan a deletion: of what is marked, of the row, or of a run as recommended", ACT,
+        "prune", where=PRUNABLE, risk=Risk.REVERSIBLE, footer=True,
+    ),
+    Action("undo", ("u",), "undo", "Bring back what went into the trash last", ACT, "undo", DISK, footer=True),
+    Action("triage", ("T",), "Triage", "All on the disk, with verdicts", GO, "app.go('triage')", DISK, footer=True),
+    Action("trash", ("B",), "Trash", "The bin: what can be undone", GO, "app.go('trash')", DISK, footer=True),
+    Action("pin", ("P",), "pin", "Protect the row from every prune, or let go of it", ACT, "pin", PRUNABLE),
+    Action(
+        "purge", ("X",), "purge", "Free what the row has in the trash, for good", ACT, "purge", where=(TRASH,),
+        risk=Risk.IRREVERSIBLE, footer=True,
+    ),
+    Action("look", ("r",), "look again", "Ask the host again now", LOOK, "look", (*DISK, JOURNAL)),
     Action("shell", ("exclamation_mark",), "shell", "A shell on the host, then the screen again", ACT, "app.shell"),
     Action(
         "forward", ("F",), "forward", "The job's server on a port of this machine, or the end of that", ACT, "forward",
@@ -104,7 +126,7 @@ ACTIONS: tuple[Action, ...] = (
     Action("reconnect", ("R",), "reconnect", "Connect again now, without waiting", ACT, "app.reconnect"),
     Action(
         "filter", ("slash",), "filter", "Show only lines that contain a text; !text hides them", LOOK, "filter",
-        where=(GPUS, STAGES, LOGS), footer=True,
+        where=(GPUS, STAGES, LOGS, TRIAGE, JOURNAL), footer=True,
     ),
     Action("follow", ("f",), "follow", "Follow the log's end, or stop following", LOOK, "follow", (LOGS,), footer=True),
     Action("error", ("e",), "error", "Jump to the first error of the log", LOOK, "first_error", (LOGS,), footer=True),

@@ -29,15 +29,19 @@ from eagle_console.tui.link import HOST_ERRORS, Connect, explain
 from eagle_console.tui.messages import StateChanged
 from eagle_console.tui.screens.adopted_dialog import StopAdoptedDialog
 from eagle_console.tui.screens.base import ConsoleScreen
+from eagle_console.tui.screens.checkpoints import CheckpointsScreen
 from eagle_console.tui.screens.dashboard import DashboardScreen
 from eagle_console.tui.screens.dialogs import HostKeyDialog, QuitDialog, StopDialog
 from eagle_console.tui.screens.gpus import GpusScreen
 from eagle_console.tui.screens.help import HelpScreen
+from eagle_console.tui.screens.journal import JournalScreen
 from eagle_console.tui.screens.load import LoadScreen
 from eagle_console.tui.screens.logs import LogsScreen
 from eagle_console.tui.screens.prompt_dialog import PromptDialog
 from eagle_console.tui.screens.stage_form import StageForm
 from eagle_console.tui.screens.stages import StagesScreen
+from eagle_console.tui.screens.trash import TrashScreen
+from eagle_console.tui.screens.triage import TriageScreen
 from eagle_console.tui.view import View
 from remote.protocol.adopted import Adopted, is_adopted
 from remote.protocol.jobs import LIVE_STATES, STOPPING, Job
@@ -73,6 +77,10 @@ class ConsoleApp(App[None]):
         "gpus": GpusScreen,
         "stages": StagesScreen,
         "logs": LogsScreen,
+        "checkpoints": CheckpointsScreen,
+        "triage": TriageScreen,
+        "trash": TrashScreen,
+        "journal": JournalScreen,
         "load": LoadScreen,
     }
     DEFAULT_MODE = DASHBOARD

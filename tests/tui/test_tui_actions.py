@@ -16,9 +16,12 @@ from eagle_console.tui.actions import ACTIONS, EVERYWHERE, SCREENS, Risk, action
 from eagle_console.tui.app import ConsoleApp
 from eagle_console.tui.screens.dialogs import QuitDialog, StopDialog
 from eagle_console.tui.screens.help import HelpScreen, help_text
+from eagle_console.tui.screens.prune_dialog import PruneDialog
+from eagle_console.tui.screens.purge_dialog import PurgeDialog
 from eagle_console.tui.screens.stage_form import StageForm
 from eagle_console.tui.widgets.filter_input import FilterInput
 from eagle_console.tui.widgets.log_view import LogView
+from eagle_console.tui.widgets.table import Table
 
 FORBIDDEN = {"ctrl+h", "ctrl+i", "ctrl+j", "ctrl+m", "ctrl+left_square_bracket", "ctrl+r", "tab"}
 
@@ -36,6 +39,8 @@ def test_no_key_that_terminals_mistake_for_another() -> None:
 
 def test_costly_actions_ask_and_the_screens_exist() -> None:
     assert {action.id for action in ACTIONS if action.risk is Risk.COSTLY} == {"stop"}
+    assert {action.id for action in ACTIONS if action.risk is Risk.IRREVERSIBLE} == {"purge"}
+    assert {key for action in ACTIONS if action.id in ("prune", "purge") for key in action.keys} == {"D", "X"}
     assert set(SCREENS) == set(ConsoleApp.MODES)
     for action in ACTIONS:
         target = re.fullmatch(r"app\.go\('(\w+)'\)", action.action)
@@ -96,6 +101,10 @@ for _screen, _key, _start in (
     ("stages", "2", "0"),
     ("logs", "3", "0"),
     ("load", "6", "0"),
+    ("checkpoints", "4", "0"),
+    ("journal", "5", "0"),
+    ("triage", "T", "4"),
+    ("trash", "B", "4"),
 ):
     _go(_screen, _key, _start)
 
@@ -132,6 +141,74 @@ async def _stop(app: TestConsole, pilot: Pilot[None]) -> None:
     assert not any(op == "stop" for op, _, _ in app.fake.session.asked)
 
 
+async def _disk(app: TestConsole, pilot: Pilot[None], *keys: str) -> Table:
+    """The table of a screen about the disk, once it has its answer."""
+    await _press(pilot, "4", *keys)
+    table = app.screen.query("Table").last(Table)
+    await _until(pilot, lambda: bool(table.plain))
+    return table
+
+
+@effect("mark")
+async def _mark(app: TestConsole, pilot: Pilot[None]) -> None:
+    table = await _disk(app, pilot, "T")
+    await _press(pilot, "space", "space", "up", "space")
+    assert [line[:1] for line in table.plain.splitlines()[:3]] == ["*", " ", " "], "a second space takes it back"
+    await _disk(app, pilot, "tab")
+    await _press(pilot, "down", "down", "space")
+    assert app.screen.query_one("#checkpoint-table", Table).plain.splitlines()[2].startswith("*  7")
+
+
+@effect("prune")
+async def _prune(app: TestConsole, pilot: Pilot[None]) -> None:
+    for keys in ((), ("T",)):
+        await _disk(app, pilot, *keys)
+        await _press(pilot, "D")
+        await _until(pilot, lambda: isinstance(app.screen, PruneDialog))
+        await _press(pilot, "escape")
+    assert not app.fake.session.asked_for("prune")
+
+
+@effect("undo")
+async def _undo(app: TestConsole, pilot: Pilot[None]) -> None:
+    for number, keys in enumerate(((), ("T",), ("B",)), 1):
+        await _disk(app, pilot, *keys)
+        await _press(pilot, "u")
+        await _until(pilot, lambda number=number: len(app.fake.session.asked_for("undo")) == number)  # type: ignore[misc]
+    assert {args["receipt"] for args in app.fake.session.asked_for("undo")} == {"20260528-203000-7c1e"}
+
+
+@effect("pin")
+async def _pin(app: TestConsole, pilot: Pilot[None]) -> None:
+    await _disk(app, pilot, "T")
+    await _press(pilot, "P")
+    await _until(pilot, lambda: bool(app.fake.session.asked_for("pin")))
+    (args,) = app.fake.session.asked_for("pin")
+    assert args["path"].endswith("/data_1k") and args["pinned"] is True
+    assert args["requested_by"] == "someone@console"
+    await _disk(app, pilot, "tab")
+    await _press(pilot, "P")
+    await _until(pilot, lambda: app.fake.session.asked_for("pin")[-1]["path"].endswith("/output_1k/9"))
+
+
+@effect("purge")
+async def _purge(app: TestConsole, pilot: Pilot[None]) -> None:
+    await _disk(app, pilot, "B")
+    await _press(pilot, "X")
+    assert isinstance(app.screen, PurgeDialog)
+    await _press(pilot, *"62 gb", "enter")
+    assert isinstance(app.screen, PurgeDialog) and not app.fake.session.asked_for("purge"), "not what was asked for"
+
+
+@effect("look")
+async def _look(app: TestConsole, pilot: Pilot[None]) -> None:
+    for keys, op in (((), "checkpoints"), (("T",), "triage"), (("B",), "trash"), (("5",), "journal")):
+        await _disk(app, pilot, *keys)
+        before = len(app.fake.session.asked_for(op))
+        await _press(pilot, "r")
+        await _until(pilot, lambda op=op, before=before: len(app.fake.session.asked_for(op)) > before)  # type: ignore[misc]
+
+
 @effect("shell")
 async def _shell(app: TestConsole, pilot: Pilot[None]) -> None:
     # A test's driver has no terminal to lend; test_tui_comforts lends one.
@@ -162,8 +239,8 @@ async def _reconnect(app: TestConsole, pilot: Pilot[None]) -> None:
 
 @effect("filter")
 async def _filter(app: TestConsole, pilot: Pilot[None]) -> None:
-    for key in ("1", "2", "3"):
-        await _press(pilot, key, "slash")
+    for keys in (("1",), ("2",), ("3",), ("4", "T"), ("5",)):
+        await _press(pilot, *keys, "slash")
         assert app.screen.query_one(FilterInput).has_focus
         await _press(pilot, "escape")
         assert not app.screen.query_one(FilterInput).display

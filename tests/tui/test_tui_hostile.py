@@ -7,10 +7,13 @@ import unicodedata
 from typing import Any
 
 import pytest
+from fixtures import disk_records
 from tui_fakes import NOW, TestConsole, chunk, disk, failed_job, gpus, hello, host_sample, job, stage_list, state
 
 from eagle_console.state import HostKeyQuestion, HostState, LinkState, LinkStatus, Timed
 from eagle_console.tui.actions import SCREENS
+from eagle_console.tui.screens.prune_dialog import PruneDialog
+from eagle_console.tui.screens.purge_dialog import PurgeDialog
 from remote.protocol.gpu import GpuSnapshot
 from remote.protocol.jobs import Job, JobList
 
@@ -26,7 +29,16 @@ HOSTILE = {
     "surrogates and combining": "\ud800 e\u0301\u0301\u0301 \u200b\ufeff\x00",
     "empty": "",
 }
-_KEPT = {("Gpu", "state"), ("GpuSnapshot", "driver"), ("Job", "state"), ("Job", "stage"), ("StageInfo", "verdict")}
+_KEPT = {
+    ("Verdict", "word"),
+    ("Receipt", "state"),
+    ("ReceiptItem", "state"),
+    ("Gpu", "state"),
+    ("GpuSnapshot", "driver"),
+    ("Job", "state"),
+    ("Job", "stage"),
+    ("StageInfo", "verdict"),
+}
 """Fields whose value decides what is shown; a second pass below makes them hostile too."""
 
 
@@ -85,6 +97,8 @@ def assert_clean(app: TestConsole) -> None:
 async def test_every_field(text: str, keep: bool, size: tuple[int, int]) -> None:
     app = TestConsole(poisoned_state(text, keep))
     app.fake.session.answers["stages"] = poison(stage_list(True), text, keep)
+    for op, record in disk_records.answers().items():
+        app.fake.session.answers[op] = poison(record, text, keep)
     app.fake.session.log.put_nowait(chunk(*[text] * 5))
     async with app.run_test(size=size) as pilot:
         for screen in SCREENS:
@@ -105,6 +119,14 @@ async def test_every_field(text: str, keep: bool, size: tuple[int, int]) -> None
         assert_clean(app)
         await pilot.press("escape")
         app.say(text)
+        await pilot.pause()
+        assert_clean(app)
+        plan = poison(disk_records.plan(confirm="x", unseen="x"), text)
+        app.push_screen(PruneDialog(text, plan, text, text))
+        await pilot.pause()
+        assert_clean(app)
+        await pilot.press("escape")
+        app.push_screen(PurgeDialog(poison(disk_records.receipt(), text, keep), text))
         await pilot.pause()
         assert_clean(app)
 

@@ -154,9 +154,9 @@ def test_footer_always_has_help_and_quit(screen: str, width: int) -> None:
 
 
 def test_footer_says_what_keeps_running() -> None:
-    assert "(1 job keeps running)" in footer_line("load", 1, 120).plain
-    assert "(2 jobs keep running)" in footer_line("load", 2, 120).plain
-    assert "running" not in footer_line("load", 0, 120).plain
+    assert "(1 job keeps running)" in footer_line("load", 1, 140).plain
+    assert "(2 jobs keep running)" in footer_line("load", 2, 140).plain
+    assert "running" not in footer_line("load", 0, 140).plain
 
 
 def test_job_strip_counts_what_does_not_fit() -> None:

@@ -7,6 +7,8 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from typing import Any
 
+from fixtures import disk_records
+
 from eagle_console.client import HostClient
 from eagle_console.config import HostProfile
 from eagle_console.link.errors import LinkError, NotConnected
@@ -54,12 +56,15 @@ class FakeSession:
     def __init__(self) -> None:
         self.hello = hello()
         self.asked: list[tuple[str, dict[str, Any], str | None]] = []
-        self.answers: dict[str, Any] = {"stages": stage_list(), "plan": None}
+        self.answers: dict[str, Any] = {"stages": stage_list(), "plan": None, **disk_records.answers()}
+        self.held: dict[str, asyncio.Event] = {}  # operations that answer once their event is set
         self.log: asyncio.Queue[LogChunk | Exception] = asyncio.Queue()
         self.subscribed: list[tuple[str, dict[str, Any]]] = []
 
     async def request(self, op: str, args: dict[str, Any] | None = None, key: str | None = None) -> dict[str, Any]:
         self.asked.append((op, args or {}, key))
+        if op in self.held:
+            await self.held[op].wait()
         answer = self.answers.get(op)
         if op == "plan" and answer is None:
             stage = next(stage for stage in self.answers["stages"].stages if stage.name == (args or {})["stage"])
@@ -71,6 +76,10 @@ class FakeSession:
             raise RequestError("unsupported", f"this fake does not know {op}")
         wire: dict[str, Any] = to_wire(answer)
         return wire
+
+    def asked_for(self, op: str) -> list[dict[str, Any]]:
+        """The arguments of every request for an operation."""
+        return [args for name, args, _ in self.asked if name == op]
 
     async def subscribe(
         self, topic: str, interval: float = 1.0, args: dict[str, Any] | None = None

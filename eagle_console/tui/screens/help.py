@@ -17,6 +17,7 @@ from eagle_console.tui.actions import GROUPS, Risk, actions_at
 _KEYS_WIDTH = 12
 _LABELS = (
     "Freshness: LIVE is younger than 3 s; STALE 12s was live 12 seconds ago and is dimmed; DOWN means no connection.",
+    "Lists that are asked for (checkpoints, triage, trash, journal) stay LIVE for 25 s.",
     "– means unknown. Memory is in GiB, disk in GB. What is simulated or replayed says so.",
     "Lists: arrows or j and k, page up and down, home and end. tab moves between panels.",
 )

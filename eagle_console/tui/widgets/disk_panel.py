@@ -26,7 +26,7 @@ _LOW_SHARE = 0.95
 class DiskPanel(Panel):
     """Capacity on the first line, then a bar for each directory, then the state of the scan."""
 
-    TARGET = "dashboard"
+    TARGET = "triage"
 
     def heading(self, view: View) -> str:
         disk = view.state.disk

@@ -5,7 +5,7 @@ from __future__ import annotations
 from textual.content import Content
 
 from eagle_console import format as fmt
-from eagle_console.tui.actions import GO, Action, actions_at
+from eagle_console.tui.actions import EVERYWHERE, GO, Action, actions_at
 from eagle_console.tui.view import View
 from eagle_console.tui.widgets.lines import Lines
 
@@ -32,7 +32,7 @@ def footer_line(screen_name: str, running: int, width: int) -> Content:
     shown = [action for action in actions_at(screen_name) if action.footer]
     last = [action for action in shown if action.id in ("help", "quit")]
     end = Content("  ").join(_key(action, screen_name) for action in last)
-    screens = [action for action in shown if action.action.startswith("app.go(")]
+    screens = [action for action in shown if action.action.startswith("app.go(") and EVERYWHERE in action.where]
     here = [action for action in shown if action not in screens and action not in last]
     first = Content("  ").join(_key(action, screen_name) for action in screens)
     pieces = [_key(action, screen_name) for action in here]

@@ -20,13 +20,15 @@ from eagle_console.text import fit
 class Column:
     """A column: its name, its width in cells (0: what is left), and whether its cells stand at the right.
 
-    ``least`` is the width of the table from which on the column is shown.
+    ``least`` is the width of the table from which on the column is shown. Columns of width 0 divide what is left by
+    their ``share``.
     """
 
     name: str
     width: int
     right: bool = False
     least: int = 0
+    share: int = 1
 
 
 @dataclass(frozen=True)
@@ -132,7 +134,7 @@ class Table(DataTable[Text]):
                     color = Color.parse(self.app.theme_variables.get(word[1:], ""))
                 except ColorParseError:
                     color = None  # relative colours such as "auto 60%"
-        return Style(bold="bold" in words, color=color)
+        return Style(bold="bold" in words or None, color=color)
 
     def _fitting_widths(self) -> tuple[int, ...]:
         """The width of each column; 0 for one that is not shown."""
@@ -140,5 +142,7 @@ class Table(DataTable[Text]):
         padding = 2 * self.cell_padding * len(shown)
         fixed = sum(column.width for column in shown)
         rest = max(8, self.size.width - fixed - padding - 2)
-        flexible = sum(1 for column in shown if column.width == 0) or 1
-        return tuple((column.width or rest // flexible) if column in shown else 0 for column in self._columns_wanted)
+        shares = sum(column.share for column in shown if column.width == 0) or 1
+        return tuple(
+            (column.width or rest * column.share // shares) if column in shown else 0 for column in self._columns_wanted
+        )
