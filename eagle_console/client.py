@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import time
 import uuid
 from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
 from typing import Any, Protocol, TypeVar
 
 from remote.protocol import frames
@@ -69,15 +71,15 @@ class HostClient:
         return await self._ask("job", Job, {"job": job_id})
 
     async def stages(self, context: StageContext) -> StageList:
-        return await self._ask("stages", StageList, {"context": to_wire(context)})
+        return await self._ask("stages", StageList, {"context": to_wire(_timed(context))})
 
     async def plan(self, request: LaunchRequest) -> StageInfo:
         """What ``launch`` would run, with its preflight verdict; starts nothing."""
-        return await self._ask("plan", StageInfo, to_wire(request))
+        return await self._ask("plan", StageInfo, to_wire(_timed_request(request)))
 
     async def launch(self, request: LaunchRequest, key: str | None = None) -> Job:
         """Starts a stage. The key makes it safe to send again after a lost answer: the same key is the same job."""
-        return await self._ask("launch", Job, to_wire(request), key or uuid.uuid4().hex)
+        return await self._ask("launch", Job, to_wire(_timed_request(request)), key or uuid.uuid4().hex)
 
     async def stop(self, job_id: str, requested_by: str = "", force: bool = False) -> Job:
         """Asks for a job's end and answers at once; ``force`` skips the grace period."""
@@ -208,6 +210,15 @@ class HostClient:
 
     async def _ask(self, op: str, answer: type[T], args: dict[str, Any] | None = None, key: str | None = None) -> T:
         return from_wire(answer, await self.session.request(op, args, key))
+
+
+def _timed(context: StageContext) -> StageContext:
+    """With our clock, so that the host can say how far its own is off."""
+    return replace(context, wall=time.time())
+
+
+def _timed_request(request: LaunchRequest) -> LaunchRequest:
+    return replace(request, context=_timed(request.context))
 
 
 def _draft(path: str, verifier: str | None, layer_ids: str | None) -> dict[str, Any]:

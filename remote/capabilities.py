@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from remote.disk.deletion import Deletion
     from remote.disk.survey import Survey
     from remote.disk.usage import UsageMonitor
+    from remote.jobs.gathering import Readings
     from remote.jobs.launcher import Launcher
     from remote.jobs.store import JobStore
     from remote.telemetry.gpu import GpuSampler
@@ -82,6 +83,7 @@ class Capabilities:
             "gpus": lambda args, key: self.gpus(),
             "host": lambda args, key: self.host_measured(),
             "disk": lambda args, key: self.disk_after_pass(),
+            "scan": lambda args, key: self.scan(args.get("cancel") is True),
             "jobs": lambda args, key: self.jobs(),
             "job": lambda args, key: self.job(arguments.text(args, "job")),
             "stages": lambda args, key: self.stages(arguments.record(StageContext, args.get("context", {}))),
@@ -136,6 +138,15 @@ class Capabilities:
         if not monitor.wait(FIRST_PASS_SECONDS):
             seen = monitor.snapshot().files_seen
             raise RequestError(FAILED, f"the first pass over the workspace is not finished; {seen} files seen so far")
+        return monitor.snapshot()
+
+    def scan(self, cancel: bool) -> DiskSnapshot:
+        """Begins a full pass over the workspace, or ends the one that runs; the topic ``disk`` shows how far it is."""
+        monitor = self._usage_monitor()
+        if cancel:
+            monitor.cancel()
+        else:
+            monitor.rescan()
         return monitor.snapshot()
 
     def jobs(self) -> JobList:
@@ -249,9 +260,15 @@ class Capabilities:
         def make() -> Launcher:
             from remote.jobs.launcher import Launcher
 
-            return Launcher(store, self._policy, self._bundle_dir)
+            return Launcher(store, self._policy, self._bundle_dir, self._readings)
 
         return self._part("launcher", make)
+
+    def _readings(self) -> Readings:
+        """What preflight checks ask of the host; a GPU that does not answer delays them for a moment only."""
+        from remote.jobs.gathering import Readings
+
+        return Readings(self.gpus(), self.host())
 
     def _gpu_sampler(self) -> GpuSampler:
         def make() -> GpuSampler:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pipeline.plan.commands import PLAIN, SERVE_KINDS, SPECULATIVE_TOKENS
 from pipeline.plan.data_stages import DATA_STAGES
 from pipeline.plan.recipes import RECIPES, as_stage
+from pipeline.plan.setup_stage import SETUP
 from pipeline.plan.stage import SERVICE, TASK, Parameter, Stage, nearest
 from pipeline.plan.training_stages import TRAINING_STAGES
 
@@ -88,7 +89,7 @@ CHECK = Stage(
 
 _PARTS = (*DATA_STAGES, *TRAINING_STAGES)
 
-STAGES: tuple[Stage, ...] = (CHECK, *_PARTS, SERVE, *(as_stage(recipe, _PARTS) for recipe in RECIPES))
+STAGES: tuple[Stage, ...] = (SETUP, CHECK, *_PARTS, SERVE, *(as_stage(recipe, _PARTS) for recipe in RECIPES))
 
 
 def stage_named(name: str) -> Stage:

@@ -35,3 +35,11 @@ def complete(parameters: Mapping[str, Any], workspace: str) -> dict[str, Any]:
             return values
         values["layers"] = ",".join(map(str, verifier_config.extraction_layers(layers)))
     return values
+
+
+def known(parameters: Mapping[str, Any], workspace: str) -> dict[str, Any]:
+    """The parameters of a server that runs, filled in as far as they can be; as they are where they cannot."""
+    try:
+        return complete(parameters, workspace)
+    except ValueError:
+        return dict(parameters)

@@ -53,6 +53,7 @@ class Stage:
     :param resources: what it needs of the host: GPUs, memory, disk.
     :param resume: what a second start does with what the first has left.
     :param needs: what the ML environment must hold: distributions by name.
+    :param host_python: it runs in the agent's own Python, since it is there before any ML environment is.
     """
 
     name: str
@@ -67,6 +68,7 @@ class Stage:
     resources: str = ""
     resume: str = ""
     needs: tuple[str, ...] = ()
+    host_python: bool = False
 
     def parameter(self, name: str) -> Parameter:
         """The parameter of that name.

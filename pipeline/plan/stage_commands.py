@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from pipeline.plan import commands, data_commands, serving, training_commands
+from pipeline.plan import commands, data_commands, serving, setup_stage, training_commands
 from pipeline.plan.catalog import stage_named
 from pipeline.plan.commands import Command
 from pipeline.plan.environment import Environment
@@ -30,6 +30,8 @@ def command(
     :param workspace: the folder that the runs are in.
     :raises ValueError: when the parameters do not make a command line.
     """
+    if stage == "setup":
+        return Command(_stage(environment, stage), shown=setup_stage.shown(parameters, workspace))
     if stage == "serve":
         return commands.serve(serving.complete(parameters, workspace), environment)
     for recipe in RECIPES:

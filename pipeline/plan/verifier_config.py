@@ -27,6 +27,8 @@ class VerifierConfig:
     :param nested: they stand in ``text_config``.
     :param remote_code: the folder brings Python code of its own (``auto_map``).
     :param dtype: of the weights, as the config names it; None where it does not.
+    :param cache_values: numbers that the KV cache keeps for one token in one layer; None where it cannot be known.
+    :param latent: these are a latent vector (MLA), of which each GPU keeps the whole.
     """
 
     path: str
@@ -38,6 +40,9 @@ class VerifierConfig:
     dtype: Optional[str] = None
     nested: bool = False
     remote_code: bool = False
+    intermediate_size: Optional[int] = None
+    cache_values: Optional[int] = None
+    latent: bool = False
 
 
 def read(folder: str) -> VerifierConfig:
@@ -89,10 +94,13 @@ def parse(data: Mapping[str, Any], folder: str) -> VerifierConfig:
         layers=number("num_hidden_layers"),
         hidden_size=number("hidden_size"),
         vocab_size=number("vocab_size"),
-        max_positions=positions if isinstance(positions, int) and positions > 0 else None,
+        max_positions=_positive(positions),
         dtype=dtype if isinstance(dtype, str) else None,
         nested=nested,
         remote_code=bool(data.get("auto_map") or text.get("auto_map")),
+        intermediate_size=_positive(text.get("intermediate_size")),
+        cache_values=_cache_values(text),
+        latent=_positive(text.get("kv_lora_rank")) is not None,
     )
 
 
@@ -113,6 +121,21 @@ def extraction_layers(layers: int) -> tuple[int, ...]:
     :raises ValueError: as ``aux_layers``.
     """
     return (*aux_layers(layers), layers)
+
+
+def _cache_values(text: Mapping[str, Any]) -> Optional[int]:
+    rank = _positive(text.get("kv_lora_rank"))
+    if rank is not None:
+        return rank + (_positive(text.get("qk_rope_head_dim")) or 0)
+    heads = _positive(text.get("num_attention_heads"))
+    if heads is None:
+        return None
+    width = _positive(text.get("head_dim")) or int(text["hidden_size"]) // heads
+    return 2 * width * (_positive(text.get("num_key_value_heads")) or heads)
+
+
+def _positive(value: Any) -> Optional[int]:
+    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
 
 
 def _file(folder: str) -> str:

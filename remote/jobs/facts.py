@@ -1,39 +1,17 @@
-"""What preflight checks need to know about this host, gathered in one place so that the checks stay pure."""
+"""What preflight checks look at: plain data about the host, the models, the run and the jobs that run."""
 
 from __future__ import annotations
 
-import contextlib
-import os
-import socket
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any, Optional
 
 from pipeline.plan.environment import Environment
-from remote.policy import Policy
+from pipeline.plan.needs import DiskNeed
+from pipeline.plan.state import RunState
+from remote.jobs.model_folder import DraftFacts, ModelFacts
+from remote.protocol.gpu import Gpu
 from remote.protocol.jobs import Job
-
-WEIGHT_SUFFIXES = (".safetensors", ".bin", ".pt", ".gguf")
-TOKENIZER_FILES = (
-    "tokenizer.json",
-    "tokenizer.model",
-    "tiktoken.model",
-    "tokenizer_config.json",
-    "vocab.json",
-    "tekken.json",
-)
-
-
-@dataclass(frozen=True)
-class VerifierFacts:
-    """What a model folder holds. ``problem`` is why it could not be looked into, empty when it could."""
-
-    path: str
-    exists: bool = False
-    has_config: bool = False
-    has_weights: bool = False
-    has_tokenizer: bool = False
-    problem: str = ""
 
 
 @dataclass(frozen=True)
@@ -47,87 +25,65 @@ class WorkspaceFacts:
 
 
 @dataclass(frozen=True)
+class HostFacts:
+    """What the machine gives. None where it does not say.
+
+    :param gpus: real GPUs as they were last read; None where there is no NVML, or they are simulated.
+    :param driver: version of the NVIDIA driver.
+    :param memory_total, memory_available: bytes of the host's memory.
+    :param shm_free: bytes of ``/dev/shm``.
+    :param open_files: how many files a process may open at most (the hard limit).
+    :param cache, cache_free: where compiled kernels are kept, and the bytes free there.
+    :param skew: seconds by which this host's clock is ahead of the console's.
+    :param cores: that a process may use.
+    :param bases: Python interpreters that an ML environment can be made with, the best first.
+    """
+
+    gpus: Optional[tuple[Gpu, ...]] = None
+    driver: Optional[str] = None
+    memory_total: Optional[int] = None
+    memory_available: Optional[int] = None
+    shm_free: Optional[int] = None
+    open_files: Optional[int] = None
+    cache: str = ""
+    cache_free: Optional[int] = None
+    skew: Optional[float] = None
+    cores: int = 1
+    bases: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class Facts:
     """Everything that the checks of one launch look at.
 
+    :param parameters: of the stage, resolved.
     :param python: what was found at the profile's interpreter, None where the profile names none.
     :param verifier: None where neither profile nor request name one.
+    :param draft: of a stage that serves one; None where it has none or its folder is not there.
     :param port: of the server to start, None for a stage without one; ``port_problem`` is why it cannot be bound.
     :param port_job: a living job of ours with the same port.
     :param simulated: a recorded run is replayed instead, since the ML environment is not there.
+    :param run: what is there of the run that the parameters name.
+    :param living: the jobs that have not ended.
+    :param growth: what each of these will still write, by its id.
     """
 
     workspace: WorkspaceFacts
     python: Optional[Environment] = None
-    verifier: Optional[VerifierFacts] = None
+    verifier: Optional[ModelFacts] = None
     port: Optional[int] = None
     port_problem: str = ""
     port_job: Optional[Job] = None
     readonly_reason: str = ""
     simulated: bool = False
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    draft: Optional[DraftFacts] = None
+    run: RunState = field(default_factory=RunState)
+    host: HostFacts = field(default_factory=HostFacts)
+    living: tuple[Job, ...] = ()
+    growth: Mapping[str, DiskNeed] = field(default_factory=dict)
 
-
-def gather(
-    policy: Policy,
-    environment: Optional[Environment],
-    parameters: dict[str, Any],
-    living: tuple[Job, ...],
-    simulated: bool,
-) -> Facts:
-    """Looks at the host. Never raises; starts nothing and changes nothing.
-
-    :param parameters: the stage's resolved parameters.
-    :param living: the jobs that have not ended.
-    """
-    port = parameters.get("port")
-    verifier = parameters.get("verifier")
-    return Facts(
-        workspace=_workspace(policy.workspace),
-        python=environment,
-        verifier=_verifier(verifier) if verifier else None,
-        port=port,
-        port_problem=_port_problem(port) if port else "",
-        port_job=next((job for job in living if port and job.parameters.get("port") == port), None),
-        readonly_reason=policy.readonly_reason if policy.readonly else "",
-        simulated=simulated,
-    )
-
-
-def _workspace(path: Optional[str]) -> WorkspaceFacts:
-    if path is None or not os.path.isdir(path):
-        return WorkspaceFacts(path)
-    free = None
-    with contextlib.suppress(OSError):
-        status = os.statvfs(path)
-        free = status.f_bavail * status.f_frsize
-    return WorkspaceFacts(path, True, os.access(path, os.W_OK | os.X_OK), free)
-
-
-def _verifier(path: str) -> VerifierFacts:
-    if not os.path.isdir(path):
-        return VerifierFacts(path)
-    try:
-        names = os.listdir(path)
-    except OSError as error:
-        return VerifierFacts(path, exists=True, problem=error.strerror or str(error))
-    return VerifierFacts(
-        path,
-        exists=True,
-        has_config="config.json" in names,
-        has_weights=any(Path(name).suffix in WEIGHT_SUFFIXES for name in names),
-        has_tokenizer=any(name in TOKENIZER_FILES for name in names),
-    )
-
-
-def _port_problem(port: int) -> str:
-    """Why the port of the loopback interface cannot be bound, empty when it can.
-
-    SO_REUSEADDR as servers set it: connections of an earlier server in TIME_WAIT are no obstacle.
-    """
-    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError as error:
-            return error.strerror or str(error)
-    return ""
+    @property
+    def cpu_only(self) -> bool:
+        """The ML environment is for a CPU."""
+        return self.python is not None and self.python.cpu_only

@@ -11,7 +11,7 @@ import shutil
 import signal
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Optional
 
@@ -19,6 +19,8 @@ import remote
 from pipeline.plan import catalog
 from remote import procfs
 from remote.jobs import detaching, ownership, preflight, records
+from remote.jobs.gathering import Gatherer, Readings
+from remote.jobs.model_folder import ModelFolders
 from remote.jobs.planning import Plan, plan
 from remote.jobs.records import write_record
 from remote.jobs.signals import send
@@ -38,11 +40,20 @@ class Launcher:
     """Starts and stops the jobs of a workspace.
 
     :param bundle_dir: the unpacked bundle that we run from; None in a checkout.
+    :param readings: of GPUs and memory, for the checks; without it these are not known.
     """
 
-    def __init__(self, store: JobStore, policy: Policy, bundle_dir: Optional[str]) -> None:
+    def __init__(
+        self,
+        store: JobStore,
+        policy: Policy,
+        bundle_dir: Optional[str],
+        readings: Callable[[], Readings] = Readings,
+    ) -> None:
         self._store = store
         self._policy = policy
+        self._readings = readings
+        self._folders = ModelFolders()
         self._bundle = detaching.Bundle.at(bundle_dir or str(Path(remote.__file__).parents[1]))
 
     def plan(self, request: LaunchRequest) -> StageInfo:
@@ -50,11 +61,14 @@ class Launcher:
 
         :raises RequestError: for an unknown stage or a wrong parameter.
         """
-        return self._plan(request).info
+        return self._plan(request, self._gatherer(request.context)).info
 
     def stages(self, context: StageContext) -> StageList:
         """The catalogue, each stage with the profile's values and its checks."""
-        return StageList(tuple(self.plan(LaunchRequest(stage.name, context=context)) for stage in catalog.STAGES))
+        gatherer = self._gatherer(context)
+        return StageList(
+            tuple(self._plan(LaunchRequest(stage.name, context=context), gatherer).info for stage in catalog.STAGES)
+        )
 
     def launch(self, request: LaunchRequest, key: Optional[str] = None) -> Job:
         """Starts a job and returns it once its runner has reported.
@@ -112,13 +126,16 @@ class Launcher:
     def _launched(self, key: Optional[str]) -> Optional[Job]:
         return self._store.with_key(key) if key else None
 
-    def _plan(self, request: LaunchRequest) -> Plan:
+    def _gatherer(self, context: StageContext) -> Gatherer:
         living = tuple(job for job in self._store.list().jobs if job.state in jobs.LIVE_STATES)
-        return plan(request, self._policy, living, os.environ)
+        return Gatherer(self._policy, living, self._folders, self._readings(), context.wall)
+
+    def _plan(self, request: LaunchRequest, gatherer: Gatherer) -> Plan:
+        return plan(request, self._policy, gatherer, os.environ)
 
     def _checked(self, request: LaunchRequest) -> Plan:
         """The plan of a request, when no check stands in its way."""
-        ready = self._plan(request)
+        ready = self._plan(request, self._gatherer(request.context))
         unknown = sorted(set(request.force).difference(preflight.RULES))
         if unknown:
             raise RequestError(

@@ -8,13 +8,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Optional
 
-from pipeline.plan import catalog, commands, environment, stage_commands
+from pipeline.plan import catalog, commands, environment, made, stage_commands
 from pipeline.plan.environment import Environment
 from pipeline.plan.stage import Stage, resolve
-from remote.jobs import facts, preflight
+from remote.jobs import preflight
+from remote.jobs.gathering import Gatherer
 from remote.policy import Policy
 from remote.protocol.errors import BAD_ARGUMENT, NOT_FOUND, RequestError
-from remote.protocol.jobs import Job
 from remote.protocol.stages import Check, LaunchRequest, ParameterInfo, StageContext, StageInfo
 
 REPLAY_VARIABLE = "EAGLE_CONSOLE_REPLAY"
@@ -41,6 +41,8 @@ class Plan:
         if self.replay is not None:
             return self.replay
         python = self.python.python if self.python else "python"
+        if self.stage.host_python:
+            python = sys.executable
         return (python, "-m", "pipeline.stages", self.stage.name, spec_path)
 
     def job_env(self, library: str) -> dict[str, str]:
@@ -79,10 +81,10 @@ class Plan:
         )
 
 
-def plan(request: LaunchRequest, policy: Policy, living: tuple[Job, ...], variables: Mapping[str, str]) -> Plan:
+def plan(request: LaunchRequest, policy: Policy, gatherer: Gatherer, variables: Mapping[str, str]) -> Plan:
     """What the request would start.
 
-    :param living: the jobs that have not ended.
+    :param gatherer: looks at the host for the checks.
     :param variables: the agent's environment, for the mark of the embedded host.
     :raises RequestError: ``not_found`` for an unknown stage, ``bad_argument`` for a wrong parameter.
     """
@@ -90,7 +92,8 @@ def plan(request: LaunchRequest, policy: Policy, living: tuple[Job, ...], variab
         stage = catalog.stage_named(request.stage)
     except KeyError as error:
         raise RequestError(NOT_FOUND, str(error.args[0])) from None
-    found = environment.inspect(request.context.python) if request.context.python else None
+    python = request.context.python or made_environment(policy.workspace)
+    found = environment.inspect(python) if python else None
     try:
         parameters = resolve(stage, request.parameters, _profile(request.context))
         command = stage_commands.command(
@@ -99,8 +102,13 @@ def plan(request: LaunchRequest, policy: Policy, living: tuple[Job, ...], variab
     except ValueError as error:
         raise RequestError(BAD_ARGUMENT, str(error)) from None
     replay = None if found is not None and found.exists else _replay(stage, parameters, variables)
-    known = facts.gather(policy, found, parameters, living, simulated=replay is not None)
+    known = gatherer.facts(stage, found, parameters, simulated=replay is not None)
     return Plan(stage, parameters, found, command, preflight.checks(stage, known), replay)
+
+
+def made_environment(workspace: Optional[str]) -> Optional[str]:
+    """The interpreter of the environment that the stage ``setup`` has made or adopted; None where there is none."""
+    return made.read(workspace) if workspace else None
 
 
 def _profile(context: StageContext) -> dict[str, Any]:

@@ -54,11 +54,15 @@ class StageList:
 
 @dataclass(frozen=True)
 class StageContext:
-    """What the console's host profile says about the ML side of the host; None where the profile is silent."""
+    """What the console's host profile says about the ML side of the host; None where the profile is silent.
+
+    :param wall: the console's clock when it asked, seconds since the epoch.
+    """
 
     verifier: Optional[str] = None
     python: Optional[str] = None
     tensor_parallel: Optional[int] = None
+    wall: Optional[float] = None
 
 
 @dataclass(frozen=True)
