@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from pipeline.plan import commands
+from pipeline.plan.endpoints import ENDPOINTS
 from pipeline.plan.events import SERVER_DIED
+from pipeline.running import identify
 from pipeline.stages.errors import StageError
 from pipeline.stages.runtime import StageRun
-from pipeline.vllm_server import Server, answers, free_port, served_model
+from pipeline.vllm_server import Server, answers, free_port
 
 RENDER = "render"
 
@@ -53,9 +55,9 @@ def verifier_server(stage: StageRun, kind: str, **values: Any) -> Iterator[Serve
     :param values: parameters of the server beyond the stage's own, by the names of the stage ``serve``.
     :raises StageError: when the endpoint that was given does not answer, or the server dies before it is ready.
     """
-    given = str(stage.parameters.get("endpoint") or "").rstrip("/")
+    given = str(stage.parameters.get(ENDPOINTS[stage.stage.name].get(kind, "")) or "").rstrip("/")
     if given:
-        yield _running(given)
+        yield _running(stage, given, kind, values)
         return
     own = {name: stage.parameters.get(name) for name in _SERVER_VALUES if name in stage.parameters}
     parameters = {**own, "kind": kind, "port": free_port(), **values}
@@ -68,7 +70,7 @@ def verifier_server(stage: StageRun, kind: str, **values: Any) -> Iterator[Serve
         yield Served(server.base, server.model(), server.check)
 
 
-def _running(base: str) -> Served:
+def _running(stage: StageRun, base: str, kind: str, values: Mapping[str, Any]) -> Served:
     def check() -> None:
         if not answers(base):
             raise StageError(
@@ -79,4 +81,10 @@ def _running(base: str) -> Served:
             )
 
     check()
-    return Served(base, served_model(base), check)
+    compared = ("layers", "draft", "speculative_tokens", "max_model_len")
+    wanted = {name: values[name] for name in compared if values.get(name) is not None}
+    if stage.parameters.get("max_tokens"):
+        wanted["max_model_len"] = int(stage.parameters["max_tokens"]) + 1  # how long the prompts are, nobody knows yet
+    model = identify(stage, base, {**wanted, "kind": kind, "verifier": stage.parameters.get("verifier")})
+    stage.message(f"{base} serves {model}, and is used.")
+    return Served(base, model, check)

@@ -10,14 +10,20 @@ VERIFIER = Parameter("verifier", "path", "model folder", from_profile="verifier"
 
 TRUST_REMOTE_CODE = Parameter("trust_remote_code", "bool", "run the Python code that the verifier's folder brings")
 
-ENDPOINT = Parameter(
-    "endpoint",
-    "str",
-    "base URL of a server that runs already, such as http://127.0.0.1:8000; empty: the stage starts its own",
-    pattern=r"https?://[^\s/]+/?",
-    pattern_words="http://HOST:PORT",
-    shapes_result=False,
-)
+
+def endpoint(name: str, what: str) -> Parameter:
+    """A server that runs already instead of one of the stage's own."""
+    return Parameter(
+        name,
+        "str",
+        f"base URL of {what} that runs already, such as http://127.0.0.1:8000; empty: the stage starts its own",
+        pattern=r"https?://[^\s/]+/?",
+        pattern_words="http://HOST:PORT",
+        shapes_result=False,
+    )
+
+
+ENDPOINT = endpoint("endpoint", "a server")
 
 SERVER = (
     Parameter(

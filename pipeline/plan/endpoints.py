@@ -10,6 +10,14 @@ from pipeline.plan.commands import DRAFT, EXTRACTION, PLAIN
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
+ENDPOINTS: Mapping[str, Mapping[str, str]] = {
+    "synthesize": {PLAIN: "endpoint", EXTRACTION: "endpoint"},
+    "extract": {EXTRACTION: "endpoint"},
+    "bench": {PLAIN: "plain_endpoint", DRAFT: "draft_endpoint"},
+    "prepare": {},
+}
+"""The parameter of a stage that takes the place of its own server of a kind."""
+
 WORDS = {
     PLAIN: "a plain server",
     EXTRACTION: "an extraction server",

@@ -22,7 +22,7 @@ def servers(stage: str, parameters: Mapping[str, Any]) -> tuple[Server, ...]:
     if stage == "serve":
         return (parameters,)
     if stage == "bench":
-        plain = () if parameters.get("endpoint") else ({**parameters, "kind": PLAIN},)
+        plain = () if parameters.get("plain_endpoint") else ({**parameters, "kind": PLAIN},)
         draft = () if parameters.get("draft_endpoint") else ({**parameters, "kind": DRAFT},)
         return (*plain, *draft)
     if stage not in ("synthesize", "extract") or parameters.get("endpoint"):

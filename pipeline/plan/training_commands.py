@@ -52,11 +52,12 @@ def train_shown(parameters: Mapping[str, Any], environment: Environment, workspa
 
 
 def bench_shown(parameters: Mapping[str, Any], environment: Environment, workspace: str) -> tuple[Command, ...]:
-    """The two servers that are measured: without the draft, then with it."""
+    """The servers that are measured, but for those that run: without the draft, then with it."""
     draft = parameters["draft"] or str(Run(workspace, parameters["run"]).draft)
     values = {**parameters, "port": "PORT", "max_num_seqs": parameters["concurrency"]}
-    without = commands.serve({**values, "kind": commands.PLAIN}, environment)
-    return (without, commands.serve({**values, "kind": commands.DRAFT, "draft": draft}, environment))
+    kinds = [commands.PLAIN] if not parameters["plain_endpoint"] else []
+    kinds += [commands.DRAFT] if not parameters["draft_endpoint"] else []
+    return tuple(commands.serve({**values, "kind": kind, "draft": draft}, environment) for kind in kinds)
 
 
 def _shape(parameters: Mapping[str, Any], vocabulary: int) -> Shape:

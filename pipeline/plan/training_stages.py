@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pipeline.plan.data_stages import SERVER, VERIFIER, concurrency
+from pipeline.plan.data_stages import SERVER, VERIFIER, concurrency, endpoint
 from pipeline.plan.layout import RUN
 from pipeline.plan.stage import TASK, Parameter, Stage
 
@@ -151,6 +151,8 @@ BENCH = Stage(
         RUN,
         VERIFIER,
         Parameter("draft", "path", "folder of the draft; that of the run if empty"),
+        endpoint("plain_endpoint", "a plain server"),
+        endpoint("draft_endpoint", "a server with the draft"),
         Parameter("prompts_file", "path", "prompts as JSON lines; those that were trained on if empty"),
         Parameter("held_out_file", "path", "prompts that were not trained on; the run's own if empty"),
         Parameter("bench_prompts", "int", "prompts of each set at most", 64, unit="prompts", minimum=1),

@@ -136,7 +136,7 @@ def test_a_second_stage_on_the_same_data_is_told_who_holds_it(workspace: Workspa
 
 def test_a_stop_ends_a_stage_that_waits(workspace: Workspace, hub: Hub) -> None:
     hub.answer.clear()
-    verifier = model(workspace)
+    hub.root = verifier = model(workspace)
     assert workspace.run("prompts", source=source(workspace), samples=4, held_out=0).code == 0
     process, directory = workspace.start(
         "synthesize", verifier=verifier, endpoint=hub.url, states=True, max_tokens=64, concurrency=2
@@ -155,10 +155,17 @@ CONFIG = {"num_hidden_layers": 8, "hidden_size": 16, "vocab_size": 100}
 
 
 class Hub:
-    """A server on loopback that answers its health check, names a model, and lets completions wait."""
+    """A server on loopback that answers its health check, says what it serves, and lets conversations wait.
+
+    ``root`` is the model's folder, ``saved`` where an extraction server writes, ``metrics`` what it measures.
+    """
 
     def __init__(self) -> None:
         self.asked = 0
+        self.root = ""
+        self.longest = 4096
+        self.saved: str | None = "/nowhere/0.safetensors"
+        self.metrics = "vllm:spec_decode_num_drafts_total 0"
         self.answer = threading.Event()
         self.answer.set()
         self.status = 503
@@ -169,13 +176,20 @@ class Hub:
                 if self.path == "/health":
                     self.reply(200, b"")
                 elif self.path == "/v1/models":
-                    self.reply(200, json.dumps({"data": [{"id": "model"}]}).encode())
+                    card = {"id": hub.root or "model", "root": hub.root or "model", "max_model_len": hub.longest}
+                    self.reply(200, json.dumps({"data": [card]}).encode())
+                elif self.path == "/metrics":
+                    self.reply(200, hub.metrics.encode())
                 else:
                     self.reply(hub.status, b"no hub here")
 
             def do_POST(self) -> None:
-                hub.asked += 1
                 self.rfile.read(int(self.headers["Content-Length"]))
+                if self.path == "/v1/completions":
+                    saved = {"kv_transfer_params": {"hidden_states_path": hub.saved}} if hub.saved else {}
+                    self.reply(200, json.dumps({"choices": [{}], **saved}).encode())
+                    return
+                hub.asked += 1
                 hub.answer.wait(60)
                 self.reply(400, b'{"error": "never"}')
 
@@ -214,7 +228,7 @@ def model(workspace: Workspace, **changes: object) -> str:
 
 
 def test_answers_that_cannot_be_had_are_said_and_asked_again(workspace: Workspace, hub: Hub) -> None:
-    verifier = model(workspace)
+    hub.root = verifier = model(workspace)
     assert workspace.run("prompts", source=source(workspace), samples=4, held_out=0).code == 0
     given = {"verifier": verifier, "endpoint": hub.url, "states": True, "max_tokens": 64}
     ended = workspace.run("synthesize", **given)
@@ -224,6 +238,50 @@ def test_answers_that_cannot_be_had_are_said_and_asked_again(workspace: Workspac
     assert "HTTP 400" in errors.read_text() and hub.asked == 4, "a refusal is not asked for again in the same run"
     workspace.run("synthesize", **given)
     assert hub.asked == 8
+
+
+NOT_SAVING = {"saved": None, "metrics": ""}
+
+
+@pytest.mark.parametrize(
+    ("states", "hub_is", "job", "words"),
+    [
+        (True, NOT_SAVING, None, "it is a plain server, and an extraction server is needed (serve kind=extraction)"),
+        (True, {"saved": None}, None, "it is a server with a draft, and an extraction server is needed"),
+        (False, {}, None, "it is an extraction server, and a plain server is needed"),
+        (False, {**NOT_SAVING, "root": "/models/other"}, None, "its model is /models/other"),
+        (False, {**NOT_SAVING, "longest": 512}, None, "It takes sequences of 512 tokens, and up to 8,193 are needed"),
+        (True, {}, {"kind": "extraction", "layers": "1,2,3,8"}, "its layers is 1,2,3,8, and 2,4,5,8 is needed"),
+        (True, {}, {"kind": "plain"}, "it is a plain server, and an extraction server is needed"),
+    ],
+)  # fmt: skip
+def test_an_endpoint_that_serves_something_else(
+    workspace: Workspace, hub: Hub, states: bool, hub_is: dict[str, object], job: dict[str, str] | None, words: str
+) -> None:
+    hub.root = verifier = model(workspace)
+    for name, value in hub_is.items():
+        setattr(hub, name, value)
+    if job is not None:
+        folder = workspace.root / ".eagle_console" / "jobs" / "serve-20260101-000000-abcd"
+        folder.mkdir(parents=True)
+        parameters = {"verifier": verifier, "port": hub.server.server_port, **job}
+        (folder / "spec.json").write_text(json.dumps({"cwd": str(workspace.root), "parameters": parameters}))
+    assert workspace.run("prompts", source=source(workspace), samples=4, held_out=0).code == 0
+    ended = workspace.run("synthesize", verifier=verifier, endpoint=hub.url, states=states)
+    assert ended.code == 1 and ended.failure is not None and words in ended.failure.cause
+    assert ended.failure.klass == "endpoint" and ended.failure.where.startswith(hub.url) and ended.failure.remedy
+    assert hub.asked == 0, "nothing is asked of the wrong server"
+
+
+def test_an_endpoint_of_our_own_job_is_known_by_it(workspace: Workspace, hub: Hub) -> None:
+    hub.root = verifier = model(workspace)
+    folder = workspace.root / ".eagle_console" / "jobs" / "serve-20260101-000000-abcd"
+    folder.mkdir(parents=True)
+    parameters = {"verifier": verifier, "port": hub.server.server_port, "kind": "extraction"}
+    (folder / "spec.json").write_text(json.dumps({"cwd": str(workspace.root), "parameters": parameters}))
+    assert workspace.run("prompts", source=source(workspace), samples=4, held_out=0).code == 0
+    ended = workspace.run("synthesize", verifier=verifier, endpoint=hub.url, states=True, max_tokens=64)
+    assert hub.asked == 4 and "is used" in ended.messages and "layer ids" not in ended.messages
 
 
 def test_an_endpoint_that_does_not_answer(workspace: Workspace) -> None:

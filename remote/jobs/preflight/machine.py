@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pipeline.plan import endpoints, purpose, serving
-from pipeline.plan.commands import DRAFT, EXTRACTION, PLAIN, READY_TIMEOUT_SECONDS
+from pipeline.plan.commands import EXTRACTION, PLAIN, READY_TIMEOUT_SECONDS
 from pipeline.plan.needs import gigabytes
 from pipeline.plan.stage import Stage
 from remote.jobs.facts import Facts
@@ -77,9 +77,10 @@ def _endpoint(stage: Stage, facts: Facts) -> Iterator[Check]:
 
 
 def _endpoints(stage: Stage, facts: Facts) -> list[tuple[str, str]]:
-    kinds = {"synthesize": EXTRACTION if facts.parameters.get("states") else PLAIN, "extract": EXTRACTION}
-    wanted = [("endpoint", kinds.get(stage.name, PLAIN)), ("draft_endpoint", DRAFT)]
-    return [(name, kind) for name, kind in wanted if facts.parameters.get(name)]
+    known = endpoints.ENDPOINTS.get(stage.name, {})
+    if stage.name == "synthesize":
+        known = {EXTRACTION if facts.parameters.get("states") else PLAIN: "endpoint"}
+    return [(name, kind) for kind, name in known.items() if facts.parameters.get(name)]
 
 
 def _open_files(stage: Stage, facts: Facts) -> Iterator[Check]:
