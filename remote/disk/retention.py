@@ -70,6 +70,9 @@ def recommended(checkpoints: Sequence[Checkpoint], level: str, observed: Optiona
         reasons = (*guards.get(path, ()), *(reason for reason in item.artifact.verdict.reasons if reason.guard))
         if reasons:
             stays.append(Staying(item, _distinct(reasons)))
+        elif item.state == TORN and not item.servable and item.strangers:
+            why = Reason("strangers", STRANGERS.format(item.strangers), source=path, observed=observed)
+            stays.append(Staying(item, (why,)))
         elif item.state == TORN and not item.servable:
             why = Reason("torn", f"torn: {item.problem}; nothing can be made of it", source=path, observed=observed)
             goes.append(Going(item, LEVEL_WHOLE, (why,)))
@@ -176,6 +179,7 @@ def newest_first(checkpoints: Sequence[Checkpoint]) -> list[Checkpoint]:
 MIXED = (
     "The numbers and times of its checkpoints contradict each other: two runs may have written here. Choose by hand."
 )
+STRANGERS = "it is torn, but holds {} files that no trainer writes: look before it goes"
 NO_BEST = "No validation result names a best checkpoint, so any of them may be the best. Trim them, or choose by hand."
 
 

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Optional
 
+from pipeline.plan.training_commands import RECORDS
 from remote.disk import settings, validations
 from remote.disk.completeness import Entry, Probe, Probes, files, read_json
 from remote.disk.retention import FULL, TORN, WRITING, complete, newest_first
@@ -34,13 +35,18 @@ SPECULATORS, HUGGING_FACE = "speculators", "trainer"
 
 _ASIDE = re.compile(r"(?:torn|superseded)_(?:epoch\d+|interrupted)(?:_\d+)?")
 _STEP_FOLDER = re.compile(r"checkpoint-(\d+)")
-_RUN_FILES = (settings.RUN_FILE, settings.COMMAND_FILE)
 _STATE = {
     SPECULATORS: ("optimizer_state_dict.pt", "scheduler_state_dict.pt", "training_state.json"),
     HUGGING_FACE: ("optimizer.pt", "scheduler.pt", "trainer_state.json"),
 }
 _WEIGHTS = ("model.safetensors", "adapter_model.safetensors", "pytorch_model.bin")
 _INDEX = "model.safetensors.index.json"
+_KNOWN = re.compile(
+    r"config\.(?:json|py)|.*_config\.json|.*\.safetensors(?:\.index\.json)?|pytorch_model.*|training_.*|trainer_state\.json"
+    r"|optimizer.*|scheduler.*|rng_state.*|scaler\.pt|val_metrics\.json|train_command\.txt|speculators\.patch"
+    r"|global_step.*|tokenizer.*|special_tokens_map\.json|added_tokens\.json|vocab.*|merges\.txt|chat_template.*|README\.md|latest"
+)
+"""Names of files that trainers write into a checkpoint."""
 
 
 @dataclass(frozen=True)
@@ -101,10 +107,11 @@ class Runs:
         if (BEST_LINK, True) in listed:
             kind, names = kind or SPECULATORS, [*names, BEST_LINK]  # older releases copied the best one
         named = {name for name, _ in listed}
-        if not kind and not (settings.RUN_FILE in named or {settings.COMMAND_FILE, "metrics.jsonl"} <= named):
-            return None
+        marked = bool({settings.RUN_FILE, settings.COMMAND_FILE, RECORDS, BEST_LINK} & named)
         kind = kind or SPECULATORS
         found = [item for item in (self._checkpoint(folder, name, kind) for name in names) if item is not None]
+        if not marked and not any(item.artifact.size.files for item in found):
+            return None
         found_settings = settings.read(folder)
         validated = self._validations.of_run(folder) if kind == SPECULATORS else _evaluations(folder, found)
         best, source, problem = _best(folder, kind, found, validated)
@@ -117,10 +124,13 @@ class Runs:
     def _checkpoint(self, run: str, name: str, kind: str) -> Optional[Checkpoint]:
         folder = os.path.join(run, name)
         try:
-            there = files(folder)
+            inside, there = os.listdir(folder), files(folder)
             size = sized(folder)
         except OSError:
             return None
+        strangers = sum(1 for inner in inside if not _KNOWN.fullmatch(inner))
+        if inside and strangers == len(inside):
+            return None  # a number for a name, and nothing of a checkpoint in it
         optimizer, scheduler, _ = _STATE[kind]
         weights = self._weights(folder, there)
         config = _config(folder, there)
@@ -149,6 +159,7 @@ class Runs:
             resumable=servable and continues and _resumed(name, kind, there, state),
             servable=servable,
             holes=weights.holes,
+            strangers=strangers,
             problem=problem,
         )  # fmt: skip
 
@@ -225,7 +236,7 @@ def _best(run: str, kind: str, found: list[Checkpoint], validated: dict[int, Val
     if not ranked:
         return "", "", ""
     top = max(ranked, key=lambda item: (predicted[item.epoch or 0], item.epoch or 0))
-    return top.artifact.path, os.path.join(run, "metrics.jsonl"), ""
+    return top.artifact.path, os.path.join(run, RECORDS), ""
 
 
 def _trainers_best(found: list[Checkpoint]) -> tuple[str, str, str]:

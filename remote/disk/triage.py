@@ -13,8 +13,8 @@ from remote.disk import artifacts, rebuild
 from remote.disk.evidence import Rebuild, Snapshot, Thing
 from remote.disk.guards import gigabytes, guards
 from remote.disk.lineage import Lineage, lineage
+from remote.disk.retention import STRANGERS, WRITING, complete
 from remote.disk.retention import TORN as TORN_STATE
-from remote.disk.retention import WRITING, complete
 from remote.disk.uses import FREE
 from remote.protocol.artifacts import (
     KEEP,
@@ -88,6 +88,9 @@ def _checkpoint(item: Checkpoint, thing: Thing, snapshot: Snapshot) -> Iterator[
     if run is None or item.state == WRITING:
         return
     now, path = snapshot.now, thing.path
+    if item.state == TORN_STATE and not item.servable and item.strangers:
+        yield Reason("strangers", STRANGERS.format(item.strangers), False, path, now)
+        return
     if item.state == TORN_STATE and not item.servable:
         yield Reason("torn", f"torn: {item.problem}; nothing is lost with it", False, path, now)
         return

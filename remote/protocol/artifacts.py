@@ -109,6 +109,7 @@ class Checkpoint:
     :param best: the run's own pointer names it.  :param newest: the newest complete one.
     :param possibly_best: why it may be the best although the pointer does not name it; empty where it cannot be.
     :param holes: bytes of its weights that were never written, or that a sparse copy left out.
+    :param strangers: files in it that no trainer writes.
     :param problem: what is missing or cut in it, a sentence without its point; empty where nothing is.
     """
 
@@ -125,6 +126,7 @@ class Checkpoint:
     newest: bool = False
     possibly_best: str = ""
     holes: int = 0
+    strangers: int = 0
     problem: str = ""
 
 
