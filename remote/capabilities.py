@@ -5,6 +5,7 @@ Each part is made at its first use, so that an agent that only lists jobs never 
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -14,6 +15,7 @@ from remote import arguments, files
 from remote.disk.operations import Operation, deletion_operations
 from remote.disk.survey_operations import survey_operations, then_forget
 from remote.drafts.operations import Drafts
+from remote.gpus.operations import gpu_operations
 from remote.policy import Policy
 from remote.protocol.adopted import Adopted, AdoptedList, is_adopted
 from remote.protocol.disk import DiskSnapshot
@@ -32,6 +34,8 @@ if TYPE_CHECKING:
     from remote.disk.deletion import Deletion
     from remote.disk.survey import Survey
     from remote.disk.usage import UsageMonitor
+    from remote.gpus.freeing import Freeing
+    from remote.gpus.holding import Surroundings
     from remote.jobs.gathering import Readings
     from remote.jobs.launcher import Launcher
     from remote.jobs.store import JobStore
@@ -59,7 +63,7 @@ LABEL_SECONDS = 0.5
 WITHOUT_ARGUMENTS = frozenset({"gpus", "host", "disk", "jobs", "adopted", "trash"})
 """Operations that read none; those that wait must not keep what a console sends with them."""
 
-_PARTS = ("store", "launcher", "gpus", "host", "disk", "adoption", "deletion", "survey")
+_PARTS = ("store", "launcher", "gpus", "host", "disk", "adoption", "deletion", "survey", "freeing")
 
 T = TypeVar("T")
 
@@ -100,6 +104,7 @@ class Capabilities:
             **then_forget(deletion_operations(self.deletion), self.survey),
             **survey_operations(self.survey),
             **Drafts(policy).operations,
+            **gpu_operations(self.freeing),
         }
 
     def gpus(self) -> GpuSnapshot:
@@ -253,6 +258,27 @@ class Capabilities:
             return Deletion(self._policy, survey.verdicts, survey.checkpoints_now)
 
         return self._part("deletion", make)
+
+    def freeing(self) -> Freeing:
+        """What ends processes that hold GPU memory."""
+
+        def make() -> Freeing:
+            from remote.gpus.freeing import Freeing
+
+            journal = self.deletion().book if self._policy.workspace else None
+            launcher = self._launcher()
+            return Freeing(
+                self._policy, journal, self.gpus, self._around_gpus, lambda job, by: launcher.stop(job, by, False)
+            )
+
+        return self._part("freeing", make)
+
+    def _around_gpus(self) -> Surroundings:
+        from remote.gpus.holding import Surroundings
+        from remote.gpus.looking import ancestors
+
+        owners = {pid: job.id for job in self._live_jobs() for pid in job.pids}
+        return Surroundings(owners, self.adopted().records, os.geteuid(), ancestors())
 
     def _launcher(self) -> Launcher:
         store = self.store()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
+import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -69,6 +70,11 @@ class Deletion:
         self._checkpoints = checkpoints
         self._calls = calls or Syscalls()
         self._journal = Journal(self._calls, self._state_folder)
+
+    @property
+    def book(self) -> Journal:
+        """The journal of the workspace, for whatever else acts on the host."""
+        return self._journal
 
     def plan(self, paths: Sequence[str], level: str, force: Sequence[str] = ()) -> Plan:
         """What deleting these paths would move into the trash. Changes nothing.
@@ -204,6 +210,12 @@ class Deletion:
                 self._journal.reserve()
                 with locked(ground, PURGE, wait=0.0):
                     self._purge_expired(ground, HOUSEKEEPER)
+
+    def prepare(self) -> None:
+        """Makes the trash and the journal with room for its first lines, as far as that is possible."""
+        with contextlib.suppress(RequestError), self._ground() as ground:
+            os.close(ground.trash(create=True))
+            self._journal.reserve(create=True)
 
     def _planned(
         self, ground: Ground, asked: Sequence[Target], force: Sequence[str], stays: Sequence[PlanItem] = ()

@@ -1,0 +1,1 @@
+"""Freeing GPUs: who holds their memory, what may be ended, and whether the memory came back."""
