@@ -33,6 +33,32 @@ class Failure:
 
 
 @dataclass(frozen=True)
+class Eta:
+    """When a start will be ready, in seconds from when it was estimated: probably after ``seconds``, and in about 85 of
+    100 starts between ``low`` and ``high``.
+
+    :param source: where it comes from, in words, such as ``from 3 earlier starts``.
+    :param share: of the whole start, 0 to 1, for a bar: it only grows and stays below 1 until the server is ready.
+    """
+
+    seconds: float
+    low: float
+    high: float
+    source: str = ""
+    share: float = 0.0
+
+
+@dataclass(frozen=True)
+class RankShard:
+    """The file of the checkpoint that a worker process is in: the ``place``-th (from 1) of ``total``."""
+
+    pid: int
+    name: str
+    place: int
+    total: int
+
+
+@dataclass(frozen=True)
 class Progress:
     """Counted progress of the running phase and the phases so far.
 
@@ -42,6 +68,9 @@ class Progress:
     :param ready: the server's ``/health`` answered 200 (services) or the work is complete (tasks).
     :param figures: numbers that the log or the stage gave, by name with unit, such as ``weights_gib``.
     :param rate: what is counted, in units a second; None where the stage does not say.
+    :param eta: when the start will be ready; None where nothing is known and once it is ready.
+    :param bottleneck: what holds the start up, with its remedy, in a sentence or two; empty where nothing does.
+    :param ranks: where each worker process is in the checkpoint; empty where that cannot be seen.
     """
 
     phase: str = ""
@@ -54,6 +83,9 @@ class Progress:
     detail: str = ""
     figures: Optional[dict[str, float]] = None
     rate: Optional[float] = None
+    eta: Optional[Eta] = None
+    bottleneck: str = ""
+    ranks: tuple[RankShard, ...] = ()
 
 
 @dataclass(frozen=True)
