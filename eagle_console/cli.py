@@ -235,6 +235,15 @@ def _hosts(parser: argparse.ArgumentParser) -> None:
     _add_common(new, _AS_BEFORE)
 
 
+def _gpus(parser: argparse.ArgumentParser) -> None:
+    parser.set_defaults(run=gpus.gpus)
+    parser.add_argument("words", nargs="+", metavar="HOST", help="or: free HOST [PID...] ends what holds GPU memory")
+    parser.add_argument("--dry-run", action="store_true", help="of free: show what would be ended, end nothing")
+    parser.add_argument(
+        "--force", action="append", default=[], metavar="NAME", help="of free: also what this job or user protects"
+    )
+
+
 def _status(parser: argparse.ArgumentParser) -> None:
     add_host(parser, status.status)
     parser.add_argument("--watch", action="store_true", help="again every two seconds")
@@ -327,7 +336,7 @@ _COMMANDS: dict[str, tuple[str, Describe]] = {
     "hosts": ("the profiles; hosts add NAME ADDRESS writes one, hosts trust HOST accepts a new key", _hosts),
     "doctor": ("what holds and what does not on the way to a host", lambda parser: add_host(parser, doctor.doctor)),
     "status": ("one picture of everything: GPUs, disk, jobs, load", _status),
-    "gpus": ("GPUs and who holds their memory", lambda parser: add_host(parser, gpus.gpus)),
+    "gpus": ("GPUs and who holds their memory; gpus free HOST [PID...] ends holders", _gpus),
     **DISK_COMMANDS,
     "stages": ("the catalogue with each stage's preflight verdict", lambda parser: add_host(parser, stages.stages)),
     "run": ("launch a stage; it survives this console", _run_arguments),

@@ -15,6 +15,7 @@ from remote.protocol.codec import from_wire, to_wire
 from remote.protocol.disk import DiskSnapshot
 from remote.protocol.files import FileChunk, FileHash, FileList
 from remote.protocol.frames import AgentHello, Event
+from remote.protocol.freeing import FreeReport, GpuHolder, GpuHolders
 from remote.protocol.gpu import GpuSnapshot
 from remote.protocol.host import HostSample
 from remote.protocol.jobs import Job, JobEvent, JobList, LogChunk
@@ -55,6 +56,25 @@ class HostClient:
 
     async def gpus(self) -> GpuSnapshot:
         return await self._ask("gpus", GpuSnapshot)
+
+    async def gpu_holders(self) -> GpuHolders:
+        """Everything that holds GPU memory, with what protects it."""
+        return await self._ask("gpu_holders", GpuHolders)
+
+    async def free_gpus(self, holders: Sequence[GpuHolder], force: Sequence[str], requested_by: str) -> FreeReport:
+        """Begins to end holders of GPU memory and answers at once; ``free_report`` says how far it is.
+
+        :param force: names that lift a refusal: job ids and users.
+        """
+        targets = [
+            {"pid": holder.pid, "start_ticks": holder.process.start_ticks if holder.process else 0}
+            for holder in holders
+        ]
+        args = {"targets": targets, "force": list(force), "requested_by": requested_by}
+        return await self._ask("free_gpus", FreeReport, args)
+
+    async def free_report(self, report_id: str) -> FreeReport:
+        return await self._ask("free_report", FreeReport, {"id": report_id})
 
     async def host(self) -> HostSample:
         return await self._ask("host", HostSample)

@@ -1,16 +1,35 @@
-"""``gpus``: the GPUs and who holds their memory."""
+"""``gpus``: the GPUs and who holds their memory; ``gpus free`` ends holders."""
 
 from __future__ import annotations
 
 from eagle_console import documents
-from eagle_console.commands.invocation import Invocation
+from eagle_console.commands import gpus_free
+from eagle_console.commands.invocation import Invocation, UsageError
 from eagle_console.exit_codes import ExitCode
 from eagle_console.format import UNKNOWN, gib_number, percent
 from eagle_console.output import Output
 from remote.protocol.gpu import DRIVER_OK, GPU_OK, Gpu, GpuSnapshot
 
+FREE = "free"
+
 
 async def gpus(call: Invocation) -> ExitCode:
+    """``gpus HOST`` or ``gpus free HOST [PID...]``."""
+    words = list(call.arguments.words)
+    if words[0] == FREE:
+        if len(words) < 2:
+            raise UsageError("gpus free needs a host: eagle-console gpus free HOST [PID...]")
+        call.arguments.host = words[1]
+        return await gpus_free.free(call, [_pid(word) for word in words[2:]])
+    if len(words) > 1:
+        raise UsageError(f"gpus takes one host, and not {' '.join(words[1:])}; gpus free HOST [PID...] ends processes")
+    if call.arguments.force or call.arguments.dry_run:
+        raise UsageError("--force and --dry-run belong to gpus free")
+    call.arguments.host = words[0]
+    return await _list(call)
+
+
+async def _list(call: Invocation) -> ExitCode:
     async with call.host() as client:
         snapshot = await client.gpus()
     if call.out.json:
@@ -41,6 +60,12 @@ def show(snapshot: GpuSnapshot, out: Output) -> None:
     if holders:
         out.line()
         out.table(("GPU", "PID", "GiB", "USER", "JOB", "COMMAND"), holders, right=(1, 2))
+
+
+def _pid(word: str) -> int:
+    if not (word.isascii() and word.isdigit()):
+        raise UsageError(f"{word} is no process id; gpus HOST lists those that hold memory")
+    return int(word)
 
 
 def _row(gpu: Gpu) -> tuple[str, ...]:
