@@ -42,6 +42,10 @@ def _class(
 
 
 _OOM_REMEDY = "Use fewer load threads, no eager or prefetch loading, no swap space; or a host with more memory."
+_SHAPES = (
+    r"size mismatch|shape mismatch|shapes? .* (?:do not|don't|cannot) |Tried to load weights? of size"
+    r"|The size of tensor a \(\d+\) must match"
+)
 _GPU_OOM = r"\bOutOfMemoryError: |CUDA out of memory"
 
 CLASSES = (
@@ -106,6 +110,13 @@ CLASSES = (
         frame=r"length_of_metadata",  # vLLM 0.32 reads the header itself before safetensors does
     ),
     _class(
+        "lfs_pointer",
+        r"^struct\.error: unpack requires a buffer of",
+        cause="A checkpoint file is empty, or so short that it has no header.",
+        remedy="Run git lfs pull, or download the checkpoint again.",
+        frame=r"struct.unpack",
+    ),
+    _class(
         "corrupt_shard",
         r"SafetensorError: Error while deserializing header: ",
         r"incomplete metadata, file not fully covered|MetadataIncompleteBuffer",
@@ -123,15 +134,22 @@ CLASSES = (
         "draft_incompatible",
         r"No valid attention backend found",
         r"KeyError: 'embed_tokens\.weight'",
-        r"(?:size mismatch|shape mismatch|shapes? .* (?:do not|don't|cannot) )",
+        _SHAPES,
         cause="The draft model does not fit the verifier.",
         remedy="Compare the draft's config.json with the verifier's: hidden size, vocabulary, layers, data types.",
         when=WITH_DRAFT,
     ),
     _class(
+        "shape_mismatch",
+        _SHAPES,
+        cause="The checkpoint's tensors do not have the shapes that its config.json describes.",
+        remedy="Check that config.json and the weights are of the same model; copy both again.",
+        when=BEFORE_MODEL_LOADED,
+    ),
+    _class(
         "missing_shard",
         r"Cannot find any model weights with",
-        r"FileNotFoundError: .*safetensors",
+        r"FileNotFoundError: .*safetensors|Weight files referenced in index but missing",
         r"Following weights were not initialized from checkpoint",
         cause="The checkpoint lacks weights: a file is missing or the path is wrong.",
         remedy="Compare the folder with model.safetensors.index.json.",
@@ -205,6 +223,20 @@ CLASSES = (
         weak=True,
     ),
     _class(
+        "process_died",
+        r"WorkerProc initialization failed due to an exception in a background process",
+        cause="A worker process died while it started and left no reason in the log.",
+        remedy=f"See dmesg for 'Out of memory: Killed process'. {_OOM_REMEDY}",
+        weak=True,
+    ),
+    _class(
+        "process_died",
+        r"EngineDeadError: EngineCore encountered an issue",
+        cause="The engine's process died and left no reason in the log.",
+        remedy=f"See dmesg for 'Out of memory: Killed process'. {_OOM_REMEDY}",
+        weak=True,
+    ),
+    _class(
         "trust_remote_code",
         r"(?:pass the argument|consider setting) `?trust_remote_code=True",
         cause="The model brings its own Python code, which vLLM runs only when told so.",
@@ -241,6 +273,20 @@ CLASSES = (
         r"slurmstepd: error: \*\*\* (?:JOB|STEP) .* CANCELLED|^Terminated$",
         cause="The scheduler or a user ended it.",
         remedy="",
+    ),
+    _class(
+        "config",
+        r"User-specified max_model_len \((?P<asked>\d+)\) is greater than the derived max_model_len"
+        r" \([^)]*?=(?P<most>\d+)",
+        cause="The model was made for {most} tokens, {asked} were asked for.",
+        remedy="Set max_model_len={most} or less.",
+        when=BEFORE_ENGINE,
+    ),
+    _class(
+        "config",
+        r"the config file at '(?P<path>[^']+)' is not a valid JSON file",
+        cause="The model's config.json cannot be read: it is not valid JSON.",
+        remedy="Copy {path} again.",
     ),
     _class(
         "config",

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from remote.protocol.progress import Failure
-from remote.watch import failures
+from remote.watch import failures, kernel
 from remote.watch.failure_classes import CLASSES
 
 HEADER = "ERROR 07-08 13:53:31 [core.py:846] "
@@ -84,6 +84,10 @@ TABLE = [
     ("host_oom_killed", "Killed"),
     ("process_died", "Worker proc VllmWorker-0 died unexpectedly (exit code: -11), shutting down executor."),
     ("process_died", "RuntimeError: Engine core initialization failed. Failed core proc(s): {'EngineCore': -11}"),
+    ("process_died", "Exception: WorkerProc initialization failed due to an exception in a background process."),
+    ("process_died", "vllm.v1.engine.exceptions.EngineDeadError: EngineCore encountered an issue. See stack trace"),
+    ("shape_mismatch", "AssertionError: Tried to load weights of size torch.Size([9, 5]) to a parameter of [9, 4]"),
+    ("config", "OSError: It looks like the config file at '/m/config.json' is not a valid JSON file."),
     ("host_oom_killed", "start.sh: line 3:  1234 Killed                  vllm serve x"),
     ("trust_remote_code", "ValueError: The model x has code. Please pass the argument `trust_remote_code=True`"),
     ("unsupported_arch", "ValueError: Model architectures ['NewForCausalLM'] are not supported for now."),
@@ -115,7 +119,7 @@ def test_class_of_a_message(klass: str, text: str) -> None:
 
 
 def test_every_class_has_a_test() -> None:
-    elsewhere = {"config", "gpu_oom_runtime"}
+    elsewhere = {"gpu_oom_runtime"}
     assert {klass.name for klass in CLASSES} == {name for name, _ in TABLE} | elsewhere
 
 
@@ -161,6 +165,52 @@ def test_a_pointer_file_that_vllm_reads_itself() -> None:
     assert verdict('  File "hub.py", line 9, in parse', source, marks, "MemoryError").klass == "lfs_pointer"
     assert verdict('  File "hub.py", line 9, in parse', "    f.read(size)", "MemoryError").klass == "exception"
     assert verdict(source, "another line", "MemoryError").klass == "exception"
+
+
+def test_an_empty_file_that_vllm_reads_itself() -> None:
+    source = '    length_of_metadata = struct.unpack("<Q", f.read(8))[0]'
+    assert verdict(source, "struct.error: unpack requires a buffer of 8 bytes").klass == "lfs_pointer"
+
+
+def test_the_context_that_the_model_was_made_for_is_named() -> None:
+    failure = verdict(
+        "  Value error, User-specified max_model_len (100000) is greater than the derived max_model_len "
+        "(max_position_embeddings=8192.0 or model_max_length=None in model's config.json)."
+    )
+    assert failure.klass == "config"
+    assert failure.remedy == "Set max_model_len=8192 or less."
+
+
+def test_the_kernel_proves_what_an_echo_does_not_tell() -> None:
+    scan = failures.read_line(failures.initial(), API + "EngineDeadError: EngineCore encountered an issue.")
+    told = "[812.3] Out of memory: Killed process 77 (VLLM::EngineCor) total-vm:1kB"
+    found = failures.verdict(scan, 0, None, told)
+    assert found is not None
+    assert (found.klass, found.line) == ("host_oom_killed", told)
+    assert kernel.oom_kill([told, "[813.0] Out of memory: Killed process 5 (postgres)"]) == told
+    assert kernel.oom_kill(["Memory cgroup out of memory: Killed process 9 (python3)"], {9}) != ""
+    assert kernel.oom_kill(["Memory cgroup out of memory: Killed process 9 (python3)"], {8}) == ""
+
+
+def test_a_request_that_fails_and_a_wanted_stop_are_no_failure_of_the_server() -> None:
+    ready = "INFO:     Application startup complete."
+    request = ["ERROR:    Exception in ASGI application", "Traceback (most recent call last):", "ValueError: too long"]
+    stop = HEADER.replace("ERROR", "INFO") + "[shutdown] API server: shutdown triggered"
+    dead = API + "EngineDeadError: EngineCore encountered an issue."
+    assert verdict(STARTED, ready, *request).klass == "gone"
+    assert verdict(STARTED, ready, stop, dead, WORKER + "RuntimeError: torn down").klass == "gone"
+    assert verdict(STARTED, ready, dead, stop, WORKER + "RuntimeError: x").klass == "exception"
+
+
+def test_what_did_not_keep_it_from_being_ready_is_not_why_it_died() -> None:
+    handled = WORKER + "OSError: [Errno 28] No space left on device"
+    assert verdict(STARTED, handled, "INFO:     Application startup complete.").klass == "gone"
+
+
+def test_a_wrapped_message_is_joined() -> None:
+    line = ENGINE + TABLE[5][1]
+    pieces = [line[n : n + 80] for n in range(0, len(line), 80)]
+    assert verdict(STARTED, *pieces).klass == "kv_cache_too_small"
 
 
 def test_source_text_in_a_traceback_is_no_message() -> None:
@@ -224,7 +274,6 @@ def test_echoes_count_only_where_nothing_else_does() -> None:
         HEADER + "[Errno 98] Address already in use. Retrying with a new port.",
         HEADER + "No available shared memory broadcast block found in 60 seconds.",
         HEADER + "Dumping input data for V1 LLM engine with config: consider setting trust_remote_code=True",
-        API + "vllm.v1.engine.exceptions.EngineDeadError: EngineCore encountered an issue. See stack trace (above)",
         "KeyboardInterrupt",
         "SystemExit: 0",
         '    raise RuntimeError("indented source text")',
