@@ -32,7 +32,8 @@ time.sleep(600)
 
 _ORPHAN = """
 import subprocess, sys
-child = subprocess.Popen([sys.executable, "-c", sys.argv[1], sys.argv[2]], stdout=subprocess.PIPE, start_new_session=True)
+words = [sys.executable, "-c", sys.argv[1], sys.argv[2]]
+child = subprocess.Popen(words, stdout=subprocess.PIPE, start_new_session=True)
 child.stdout.readline()
 print(child.pid, flush=True)
 """
@@ -61,7 +62,7 @@ def main() -> int:
     for process in (plain, stubborn):
         result[f"exit status of {process.pid}"] = process.wait(10)
     text = json.dumps(result, indent=1)
-    print(text)
+    sys.stdout.write(text + "\n")
     if options.out:
         (options.out / "free_gpu.json").write_text(text + "\n")
     return 0
