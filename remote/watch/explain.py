@@ -79,6 +79,8 @@ class Explainer:
     def end(self) -> None:
         """To be called after the last block: a last line may have no end."""
         self._read(self._sieve.flush())
+        if self._sieve.serving:
+            self._clock = clock.read_line(self._clock, decoded(self._sieve.last_line))
 
     def explain(self, code: Optional[int] = None, signal: Optional[int] = None, kernel: str = "") -> Explanation:
         """What was read.
@@ -162,8 +164,8 @@ class Explainer:
         if found is not None or scan.stopping:
             return found
         went_on = self._phases_at_exception is not None and len(self._load.phases) > self._phases_at_exception
-        ended = scan.exception or scan.engine_exception or scan.weak
-        if scan.died or (ended and not went_on and not self._load.startup_complete):
+        ended = scan.exception or scan.engine_exception
+        if scan.died or scan.weak or (ended and not went_on and not self._load.startup_complete):
             return failures.verdict(scan, 1, None, kernel)
         return None
 

@@ -25,7 +25,13 @@ class Sieve:
     def __init__(self, max_line_bytes: int = MAX_LINE_BYTES) -> None:
         self._max = max_line_bytes
         self._rest = b""
+        self._last = b""
         self.serving = False
+
+    @property
+    def last_line(self) -> bytes:
+        """The last line that was seen while serving, passed or not: it has the latest time stamp."""
+        return self._last[: self._max]
 
     def feed(self, data: bytes) -> list[bytes]:
         """The lines that ``data`` completes and that may matter."""
@@ -45,6 +51,7 @@ class Sieve:
         """Of complete lines, those that may matter."""
         if not self.serving:
             return [line[: self._max] for line in lines if line]
+        self._last = next((line for line in reversed(lines) if line), self._last)
         rare = [
             line
             for line in lines

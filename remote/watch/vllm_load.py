@@ -17,6 +17,7 @@ from remote.watch import vllm_wording as wording
 
 _RANK = {name: place for place, name in enumerate(wording.PHASES)}
 _SCALES = {"k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15}  # tqdm's unit_scale
+_SLACK = 2.0  # a log's own stamps are whole seconds
 _SHORTEST_WRAPPED = 60
 _LONGEST_JOINED = 1000
 _FILES_OF_RUNAI = re.compile(r"0\.[0-9]\.")  # its bar counts files before 0.10
@@ -43,8 +44,8 @@ class LoadState:
     """What the log has said so far. Times are seconds since the job's start.
 
     ``startup_complete``: the log has said so, after which no line is read any more. ``ready_at``: when ``/health``
-    first answered 200. ``open_text``: a message that says nothing yet and may go on in the next line, where a narrow
-    terminal or pipe has wrapped it.
+    first answered 200. ``open_text``: a message that may go on in the next line, where a narrow terminal or pipe has
+    wrapped it.
     """
 
     phases: tuple[Phase, ...] = ()
@@ -86,7 +87,7 @@ def read_line(state: LoadState, line: str, at: float) -> LoadState:
         return _read_message(state, message, at, len(line) >= _SHORTEST_WRAPPED)
     for glue in ("", " ") if state.open_text else ():
         joined = _read_message(state, state.open_text + glue + message, at, True)
-        if not joined.open_text:
+        if joined.phases != state.phases or joined.figures != state.figures:
             return joined
     if state.open_text and len(line) >= _SHORTEST_WRAPPED:
         return replace(state, open_text=(state.open_text + message)[:_LONGEST_JOINED])
@@ -94,12 +95,14 @@ def read_line(state: LoadState, line: str, at: float) -> LoadState:
 
 
 def _read_message(state: LoadState, message: str, at: float, may_go_on: bool) -> LoadState:
+    open_text = message[:_LONGEST_JOINED] if may_go_on else ""
+    if open_text != state.open_text:
+        state = replace(state, open_text=open_text)
     for mark in wording.MARKS:
         match = mark.pattern.match(message)
         if match:
-            return _read_mark(replace(state, open_text=""), mark, match, at)
-    open_text = message[:_LONGEST_JOINED] if may_go_on else ""
-    return state if open_text == state.open_text else replace(state, open_text=open_text)
+            return _read_mark(state, mark, match, at)
+    return state
 
 
 def read_health(state: LoadState, at: float) -> LoadState:
@@ -140,7 +143,7 @@ def _read_mark(state: LoadState, mark: wording.Mark, match: re.Match[str], at: f
     figures = dict(entered.figures)
     for name, text in groups.items():
         value = _number(text)
-        if value is None or (name.endswith("_seconds") and value > at):
+        if value is None or (name.endswith("_seconds") and value > at + _SLACK):
             continue  # a counter that was never started gives more seconds than have passed
         if name in _CHECKPOINT_FIGURES and entered.phase == wording.DRAFT:
             name = f"draft_{name}"

@@ -33,7 +33,7 @@ _STAMPED = (
     ),
     (DAY_OF_YEAR, re.compile(rf"(?P<month_name>[A-Z][a-z]{{2}}) +(?P<day>\d{{1,2}}) {_CLOCK} ")),
     (TIME_OF_DAY, re.compile(rf"\[?{_CLOCK}\]? ")),
-    (SECONDS, re.compile(r"\[? {0,8}(?P<seconds>\d{1,10}\.\d{2,9})\]? (?:\\r )?")),
+    (SECONDS, re.compile(r"\[? {0,8}(?P<seconds>\d{1,10}\.\d{3,9})\]? (?:\\r )?")),
 )
 
 _LABELS = (
