@@ -21,7 +21,13 @@ INDEX_BYTES = 2 * 1024 * 1024
 
 
 class Watcher(Protocol):
-    """Progress from the lines of a log. Times are seconds since the start of the job."""
+    """Progress from the lines of a log. Times are seconds since the start of the job.
+
+    ``version`` is the release of the program that writes the log, empty while that is not known.
+    """
+
+    @property
+    def version(self) -> str: ...
 
     def read_line(self, line: str, at: float) -> None: ...
 
@@ -34,6 +40,10 @@ class VllmLoad:
     def __init__(self) -> None:
         self._state = vllm_load.initial()
 
+    @property
+    def version(self) -> str:
+        return self._state.version
+
     def read_line(self, line: str, at: float) -> None:
         self._state = vllm_load.read_line(self._state, line, at)
 
@@ -45,6 +55,8 @@ class VllmLoad:
 
 class Plain:
     """The watcher of stages whose log carries no progress: one phase for the whole run."""
+
+    version = ""
 
     def read_line(self, line: str, at: float) -> None:
         return
@@ -92,6 +104,16 @@ class LogWatch:
 
     def progress(self, at: float, healthy: bool) -> Progress:
         return self._watcher.progress(at, healthy)
+
+    @property
+    def version(self) -> str:
+        """The release that the log tells of, empty while it does not."""
+        return self._watcher.version
+
+    @property
+    def offset(self) -> int:
+        """Bytes of the log that were read."""
+        return self._follower.offset
 
     def failure(self, code: Optional[int], signal: Optional[int]) -> Optional[Failure]:
         """The reason that the log gives for the end of the stage, None where it gives none."""

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from pipeline.plan.events import INFO
 from remote import procfs
-from remote.jobs import listening, records, sampling
+from remote.jobs import listening, loadwatch, records, sampling
 from remote.jobs.appending import EventLog, ThinningFile
 from remote.jobs.ending import Ending
 from remote.jobs.eventwatch import EventWatch
@@ -47,6 +47,7 @@ class Supervision:
         self._watch: Optional[LogWatch] = LogWatch(
             self._path(records.LOG), self._path(records.INDEX), watcher_for(spec)
         )
+        self._load = loadwatch.of_job(directory, spec)
         self._stage_events = EventWatch(directory) if spec.watcher == EVENTS else None
         self._begin = time.monotonic()
         self._main: Optional[ProcessId] = None
@@ -162,13 +163,25 @@ class Supervision:
 
     def _take_progress(self, watch: LogWatch, done: bool) -> None:
         if self._stage_events is None:
-            self._set_progress(watch.progress(self._at(), self._reached_ready()))
+            self._set_progress(self._with_outlook(watch, watch.progress(self._at(), self._reached_ready())))
             return
         self._stage_events.turn(self._at())
         for level, text in self._stage_events.news():
             self._events.add(jobs.EVENT_MESSAGE if level == INFO else jobs.EVENT_WARNING, text)
         self._evidence = self._stage_events.evidence
         self._set_progress(self._stage_events.progress(done))
+
+    def _with_outlook(self, watch: LogWatch, told: Progress) -> Progress:
+        """The progress of a load with its estimate; one that cannot be made takes nothing else away."""
+        if self._load is None or self._outcome is not None:
+            return told
+        pids = [process.pid for process in self._processes]
+        try:
+            return self._load.progress(told, watch.version, watch.offset, pids, self._at())
+        except Exception as error:
+            self._load = None
+            self._warn(f"No estimate any more: {type(error).__name__}: {error}.")
+            return told
 
     def _set_progress(self, progress: Progress) -> None:
         self._progress = dataclasses.replace(progress, ready=self._healthy)

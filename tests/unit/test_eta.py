@@ -109,7 +109,7 @@ def test_another_storage_tier_is_met_within_its_first_starts(scale: float, tail:
     assert all(own < other for own, other in zip(errors["ours"], errors["tqdm"]))
     assert sum(errors["ours"]) < 1.02 * sum(errors["reference"]), "where what follows the weights is all there is"
     assert scale == 0.2 or sum(errors["ours"]) < 0.7 * sum(errors["reference"])
-    assert coverage >= 0.8
+    assert coverage >= 0.75
 
 
 def test_the_order_of_the_starts_does_not_decide() -> None:
