@@ -131,11 +131,13 @@ def test_a_cpu_build_gets_the_metadata_of_vllm(tmp_path: Path) -> None:
     folder = Path(variables["PYTHONPATH"])
     assert folder == tmp_path / cpu.STUB_FOLDER
     assert sorted(entry.name for entry in folder.iterdir()) == [
-        f"{commands.CPU_CONNECTOR_MODULE}.py", "vllm-0.32.0+cpu.dist-info",
+        f"{commands.CPU_CONNECTOR_MODULE}.py", "eagle_console_cpu_rotary.py", "vllm-0.32.0+cpu.dist-info",
     ]  # fmt: skip
     assert "eagle-" not in cpu.STUB_FOLDER, "vLLM would take a path with that for an EAGLE-1 draft"
     from importlib.metadata import distributions
 
     (stub,) = distributions(path=[str(folder)])
     assert (stub.metadata["Name"], stub.version) == ("vllm", "0.32.0+cpu")
+    (plugin,) = stub.entry_points
+    assert (plugin.group, plugin.module) == ("vllm.general_plugins", "eagle_console_cpu_rotary")
     assert cpu.write_stub(CPU, str(tmp_path)) == str(folder), "a second start finds it there"
