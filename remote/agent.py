@@ -23,6 +23,7 @@ from typing import Any, Optional
 from remote import policy as policies
 from remote.allocator import use_one_heap
 from remote.capabilities import WITHOUT_ARGUMENTS, Capabilities
+from remote.disk import housekeeping
 from remote.outbox import Outbox, OutboxClosed
 from remote.procfs import boot_id, machine_id
 from remote.protocol.codec import MAX_FRAME_BYTES, decode_line, to_wire
@@ -212,6 +213,7 @@ def _serve(inbox: Inbox, outbox: Outbox, bundle_dir: Optional[str]) -> None:
     policy = policies.load(hello.workspace, hello.readonly)
     capabilities = Capabilities(policy, bundle_dir)
     outbox.put(_introduction(policy, capabilities, bundle_dir))
+    housekeeping.start(policy)
     Agent(inbox, outbox, capabilities, _lease()).converse()
 
 

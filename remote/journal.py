@@ -161,10 +161,13 @@ class Journal:
             entries.append(entry)
         return JournalPage(tuple(entries), min(unsound) if unsound else None)
 
-    def reserve(self) -> None:
-        """Sets space aside for lines to come, where there is a journal; a file system that cannot is left alone."""
+    def reserve(self, create: bool = False) -> None:
+        """Sets space aside for lines to come; a file system that cannot is left alone.
+
+        :param create: make the journal where there is none.
+        """
         try:
-            with self._lock, self._opened(os.O_RDWR, create=False) as descriptor:
+            with self._lock, self._opened(os.O_RDWR, create) as descriptor:
                 self._reserve(descriptor)
         except (OSError, RequestError):
             return  # the next line that is appended tries again

@@ -15,7 +15,8 @@ import sys
 from collections.abc import Sequence
 from typing import Optional
 
-from remote import procfs
+from remote import policy, procfs
+from remote.disk import housekeeping
 from remote.jobs import orphans, records
 from remote.jobs.ownership import is_ours
 from remote.jobs.supervision import Supervision
@@ -55,8 +56,15 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     if any(os.path.lexists(os.path.join(directory, name)) for name in (records.STARTED, records.STATE)):
         orphans.end(directory, spec, wakeup)
     else:
+        housekeeping.start(policy.load(_workspace(directory), readonly=False), prepare=True)
         Supervision(directory, spec, wakeup).run()
     return EXIT_OK
+
+
+def _workspace(directory: str) -> Optional[str]:
+    """The workspace that a job directory lies in, None for a directory elsewhere."""
+    workspace, found, _ = os.path.dirname(directory).rpartition(f"/{records.JOBS_FOLDER}")
+    return workspace if found else None
 
 
 def _take_lock(directory: str) -> bool:
