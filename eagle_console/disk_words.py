@@ -46,6 +46,25 @@ def in_order(found: Iterable[Artifact]) -> list[Artifact]:
     return sorted(found, key=place)
 
 
+def is_ripe(artifact: Artifact) -> bool:
+    """Stale or torn, and offered."""
+    return artifact.verdict.word in (STALE, TORN) and is_offered(artifact)
+
+
+def outermost(found: Iterable[Artifact]) -> list[Artifact]:
+    """Those that lie in no other one of them: what lies in a run goes with it and counts once."""
+    chosen: list[Artifact] = []
+    for artifact in sorted(found, key=lambda artifact: artifact.path):
+        if not (chosen and artifact.path.startswith(chosen[-1].path.rstrip("/") + "/")):
+            chosen.append(artifact)
+    return chosen
+
+
+def total_reclaimable(found: Iterable[Artifact]) -> int:
+    """Bytes that removing all of them could free; what lies in another one of them counts once."""
+    return sum(reclaimable(artifact) or 0 for artifact in outermost(found))
+
+
 def reclaimable(artifact: Artifact) -> int | None:
     """Bytes that its whole removal could free; None where that is not offered."""
     return (artifact.verdict.reclaim or {}).get(LEVEL_WHOLE)
@@ -61,26 +80,32 @@ def reasons_in_order(verdict: Verdict) -> list[Reason]:
     return sorted(verdict.reasons, key=lambda reason: reason.guard != (verdict.word == KEEP))
 
 
+def reason_words(reason: Reason) -> str:
+    """The sentence; without ``kept:``, which the verdict beside it says."""
+    return reason.text.removeprefix("kept: ")
+
+
 def main_reason(verdict: Verdict) -> str:
     """The sentence that decides, and how many more there are."""
     reasons = reasons_in_order(verdict)
     if not reasons:
         return ""
     more = f"  (+{len(reasons) - 1} more)" if len(reasons) > 1 else ""
-    return reasons[0].text + more
+    return reason_words(reasons[0]) + more
 
 
 def rebuild_words(verdict: Verdict) -> str:
-    """What making it again would cost, with how that is known; empty where nothing is known."""
-    if verdict.rebuild_minutes is None:
+    """What making it again would cost, with how that is known; empty where that is unknown or among the reasons."""
+    if verdict.rebuild_minutes is None or any(reason.rule == "rebuild" for reason in verdict.reasons):
         return ""
     basis = f": {verdict.rebuild_basis}" if verdict.rebuild_basis else ""
     return f"rebuilding costs about {duration_in_words(verdict.rebuild_minutes * 60)}{basis}"
 
 
-def proof_words(proof: str | None) -> str:
-    """How strongly disuse is proven; empty where it was not looked at."""
-    return _PROOFS.get(proof, proof) if proof else ""
+def proof_words(verdict: Verdict) -> str:
+    """How strongly disuse is proven; empty where it was not looked at, or where the kernel's proof is a reason."""
+    told = verdict.proof == PROOF_KERNEL and any(reason.rule == "idle" for reason in verdict.reasons)
+    return _PROOFS.get(verdict.proof, verdict.proof) if verdict.proof and not told else ""
 
 
 def level_words(level: str) -> str:
@@ -102,8 +127,9 @@ def absolute(path: str, workspace: str | None) -> str:
 
 
 def runs(triage: Triage) -> list[str]:
-    """The run directories of which artifacts are known, in the order of their names."""
-    return sorted({a.path for a in triage.artifacts if a.kind == "run"} | {a.run for a in triage.artifacts if a.run})
+    """The run directories that are known, by themselves or by their checkpoints, in the order of their names."""
+    parts = (artifact for artifact in triage.artifacts if artifact.kind == "checkpoint" and artifact.run)
+    return sorted({a.path for a in triage.artifacts if a.kind == "run"} | {artifact.run for artifact in parts})
 
 
 def checkpoint_marks(checkpoint: Checkpoint) -> str:

@@ -46,7 +46,8 @@ async def prune(call: Invocation) -> ExitCode:
         receipt = await client.prune(plan, typed, person())
         if trouble := await journal_copy.update(client):
             call.out.say(trouble)
-    return _show_receipt(call, receipt, refused)
+        workspace = client.hello.workspace
+    return _show_receipt(call, receipt, refused, workspace)
 
 
 def refused_items(plan: Plan, paths: Sequence[str]) -> list[PlanItem]:
@@ -74,7 +75,8 @@ def show(plan: Plan, workspace: str | None, out: Output) -> None:
         out.table(
             ("  WHAT", "TAKES", "WHY"),
             [
-                (f"  {below(item.path, workspace)}", gb(item.allocated),
+                # What stays is not always measured.
+                (f"  {below(item.path, workspace)}", gb(item.allocated or None),
                  item.refused or "; ".join(reason.text for reason in item.reasons))
                 for item in plan.stays
             ],
@@ -129,7 +131,7 @@ def _confirm(call: Invocation, plan: Plan) -> str:
     return typed
 
 
-def _show_receipt(call: Invocation, receipt: Receipt, refused: Sequence[PlanItem]) -> ExitCode:
+def _show_receipt(call: Invocation, receipt: Receipt, refused: Sequence[PlanItem], workspace: str | None) -> ExitCode:
     moved = [item for item in receipt.items if item.state == TRASHED]
     left = [item for item in receipt.items if item.state != TRASHED]
     if call.out.json:
@@ -137,9 +139,11 @@ def _show_receipt(call: Invocation, receipt: Receipt, refused: Sequence[PlanItem
             {**disk_documents.receipt(receipt), "refused": [disk_documents.plan_item(item) for item in refused]}
         )
     for item in left:
-        call.out.line(f"{item.path}: {item.state.replace('_', ' ')}: {item.problem or 'no reason was given'}")
+        call.out.line(
+            f"{below(item.path, workspace)}: {item.state.replace('_', ' ')}: {item.problem or 'no reason was given'}"
+        )
     for other in refused:
-        call.out.line(f"{other.path}: stays: {other.refused}")
+        call.out.line(f"{below(other.path, workspace)}: stays: {other.refused}")
     if moved:
         host = call.target.profile.name
         call.out.line(f"{plural(len(moved), 'item')} in the trash as {receipt.id}. {freed_sentence(receipt)}.")

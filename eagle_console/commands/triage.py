@@ -10,17 +10,19 @@ from eagle_console.disk_words import (
     absolute,
     below,
     in_order,
-    is_offered,
+    is_ripe,
     main_reason,
+    outermost,
     proof_words,
     reasons_in_order,
     rebuild_words,
     reclaimable,
+    total_reclaimable,
 )
 from eagle_console.exit_codes import ExitCode
 from eagle_console.format import UNKNOWN, clock, duration_in_words, gb, plural
 from eagle_console.output import Output
-from remote.protocol.artifacts import KEEP, STALE, TORN, Artifact, Triage
+from remote.protocol.artifacts import KEEP, Artifact, Triage
 
 
 async def triage(call: Invocation) -> ExitCode:
@@ -57,10 +59,10 @@ def show(found: Triage, host: str, out: Output, in_full: bool) -> None:
     if not artifacts and not found.problem:
         out.line("nothing is recognised here")
         return
-    ripe = [a for a in artifacts if a.verdict.word in (STALE, TORN) and is_offered(a)]
-    total = sum(reclaimable(a) or 0 for a in ripe)
+    ripe = outermost(artifact for artifact in artifacts if is_ripe(artifact))
     if ripe:
-        out.line(f"{gb(total)} could be freed from {plural(len(ripe), 'stale or torn artifact')}:")
+        total = gb(total_reclaimable(ripe))
+        out.line(f"{total} could be freed from {plural(len(ripe), 'stale or torn artifact')}:")
         out.line(f"  eagle-console prune {host} PATH...   shows what goes and asks first")
     else:
         out.line("nothing is stale or torn")
@@ -93,7 +95,7 @@ def _show_in_full(artifact: Artifact, workspace: str, out: Output) -> None:
     for reason in reasons_in_order(artifact.verdict):
         seen = f" {clock(reason.observed, seconds=True)}" if reason.observed is not None else ""
         source = f"  [{reason.source}{seen}]" if reason.source else ""
-        out.line(f"    {'protects: ' if reason.guard else ''}{reason.text}{source}")
-    for words in (rebuild_words(artifact.verdict), proof_words(artifact.verdict.proof)):
+        out.line(f"    {reason.text}{source}")
+    for words in (rebuild_words(artifact.verdict), proof_words(artifact.verdict)):
         if words:
             out.line(f"    {words}")

@@ -1,20 +1,25 @@
-"""The embedded host's workspace: the leftovers of two training runs, at 1:1000 of their real sizes.
+"""The embedded host's workspace: the leftovers of two training runs beside a better one, at 1:1000 of their real sizes.
 
     output_1k   89 MB   ten epochs of a finished run, with optimizer states
     output_test 27 MB   three epochs of a trial run
-    data_1k     27 MB   the hidden states of 1000 samples
-    data_test  213 kB   a small reference set
+    data_1k     27 MB   the hidden states of 1000 samples that both were trained on
+    output_2k   27 MB   two epochs of the newest run, and a third that was killed while it was saved
+    data_2k    2.7 MB   the hidden states that it was trained on
+    data_test  213 kB   a small reference set that validates it
 
-89 + 27 + 27 = 143 MB are stale. The layout is that of speculators 0.9.0; sizes are what the files take on the disk.
+89 + 27 + 27 = 143 MB are stale: output_2k did better. The layout is that of speculators 0.9.0; sizes are what the files
+take on the disk.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 import tempfile
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 from eagle_console.demo.formats import blocks, safetensors, torch_file
@@ -22,11 +27,12 @@ from eagle_console.demo.formats import blocks, safetensors, torch_file
 README = """\
 Simulated data of the eagle-console demo.
 
-This folder has the layout of two finished EAGLE-3 training runs at 1:1000 of their real sizes. The files have valid
-headers and meaningless values; nothing here was trained. It may be deleted at any time: the next demo makes it anew.
+This folder has the layout of three EAGLE-3 training runs at 1:1000 of their real sizes. The files have valid headers
+and meaningless values; nothing here was trained. It may be deleted at any time: the next demo makes it anew.
 """
 
 MB = 1_000_000
+VERIFIER_NAME = "moonshotai/Kimi-K2.5"
 EPOCH_SECONDS = 166.0  # ten epochs in 27.7 minutes
 DAY = 86_400.0
 
@@ -49,6 +55,7 @@ _DRAFT = {
 
 _LOSSES_1K = (2.913, 2.402, 2.161, 2.034, 1.958, 1.921, 1.897, 1.903, 1.911, 1.926)  # the best is epoch 6
 _LOSSES_TEST = (3.402, 3.117, 3.054)
+_LOSSES_2K = (2.204, 1.742, 1.611)  # the last one was never validated: its run was killed while it saved
 
 
 def create_workspace(home: Path) -> Path:
@@ -84,17 +91,70 @@ def _remove_abandoned(home: Path) -> None:
 
 def _build(root: Path, now: float) -> None:
     (root / "README.txt").write_text(README)
-    _run(root / "output_test", _LOSSES_TEST, 27 * MB, steps=100, epoch_seconds=17.0, ended=now - 9 * DAY)
+    _set_time(root / "README.txt", now - 10 * DAY)
+    test = _Inputs("data_1k", "")
+    _run(root / "output_test", test, _LOSSES_TEST, 27 * MB, steps=100, epoch_seconds=17.0, ended=now - 9 * DAY)
     _data(root / "data_test", samples=8, total=213_000, ended=now - 10 * DAY)
-    _data(root / "data_1k", samples=1000, total=27 * MB, ended=now - 8 * DAY)
-    _run(root / "output_1k", _LOSSES_1K, 89 * MB, steps=1000, epoch_seconds=EPOCH_SECONDS, ended=now - 8 * DAY + 3600)
+    _data(root / "data_1k", samples=1000, total=27 * MB, ended=now - 10 * DAY)
+    old, new = _Inputs("data_1k", ""), _Inputs("data_2k", "data_test")
+    ended = now - 8 * DAY + 3600
+    _run(root / "output_1k", old, _LOSSES_1K, 89 * MB, steps=1000, epoch_seconds=EPOCH_SECONDS, ended=ended)
+    _data(root / "data_2k", samples=100, total=27 * MB // 10, ended=now - 2 * DAY)
+    (root / "data_2k" / "hidden_states" / "hs_99.safetensors.lock").touch()  # its writer has left it there
+    _set_time(root / "data_2k" / "hidden_states" / "hs_99.safetensors.lock", now - 2 * DAY)
+    _run(root / "output_2k", new, _LOSSES_2K, 27 * MB, steps=2000, epoch_seconds=332.0, ended=now - DAY)
+    _tear(root / "output_2k")
 
 
-def _run(folder: Path, losses: tuple[float, ...], total: int, steps: int, epoch_seconds: float, ended: float) -> None:
+@dataclass(frozen=True)
+class _Inputs:
+    """What a run was trained on, and validated with, by name; the latter may be empty."""
+
+    data: str
+    validation: str
+
+
+def _tear(run: Path) -> None:
+    """What a kill during the save of the last epoch leaves: cut weights, no optimizer, no link, no metrics."""
+    last = max((path for path in run.iterdir() if path.name.isdigit()), key=lambda path: int(path.name))
+    wall = last.stat().st_mtime
+    weights = last / "model.safetensors"
+    os.truncate(weights, weights.stat().st_size * 2 // 5)
+    for name in ("optimizer_state_dict.pt", "scheduler_state_dict.pt", "training_state.json", "val_metrics.json"):
+        (last / name).unlink(missing_ok=True)
+    _set_times(last, wall)
+    (run / f"epoch{last.name}_end").unlink()
+    (run / "checkpoint_best").unlink()
+    _link(run / "checkpoint_best", str(int(last.name) - 1), wall)
+    _set_time(run, wall)
+
+
+def _run(
+    folder: Path,
+    inputs: _Inputs,
+    losses: tuple[float, ...],
+    total: int,
+    steps: int,
+    epoch_seconds: float,
+    ended: float,
+) -> None:
     """A speculators run: an epoch folder for each validation loss, ``total`` bytes on the disk in all."""
     folder.mkdir()
-    command = f"python -m speculators.train --save-path {folder.name} --epochs {len(losses)} --optimizer adamw\n"
-    (folder / "run.yaml").write_text(f"epochs: {len(losses)}\noptimizer: adamw\nttt_steps: 3\nlog_freq: 1\n")
+    workspace = folder.parent.parent / "workspace"  # where it is renamed to
+    options = {
+        "verifier_name_or_path": VERIFIER_NAME,
+        "data_path": f"{workspace}/{inputs.data}",
+        "val_data_path": f"{workspace}/{inputs.validation}" if inputs.validation else "",
+        "save_path": f"{workspace}/{folder.name}",
+        "epochs": str(len(losses)),
+        "optimizer": "adamw",
+        "ttt_steps": "3",
+        "log_freq": "1",
+    }
+    given = {name: value for name, value in options.items() if value}
+    words = " ".join(f"--{name.replace('_', '-')} {shlex.quote(value)}" for name, value in given.items())
+    command = f"python -m speculators.train {words}\n"
+    (folder / "run.yaml").write_text("".join(f"{name}: {json.dumps(value)}\n" for name, value in given.items()))
     (folder / "train_command.txt").write_text(command)
     per_epoch = (total - 2 * blocks(1)) // len(losses)
     best = losses.index(min(losses))

@@ -144,9 +144,8 @@ async def _stop(app: TestConsole, pilot: Pilot[None]) -> None:
 async def _disk(app: TestConsole, pilot: Pilot[None], *keys: str) -> Table:
     """The table of a screen about the disk, once it has its answer."""
     await _press(pilot, "4", *keys)
-    table = app.screen.query("Table").last(Table)
-    await _until(pilot, lambda: bool(table.plain))
-    return table
+    await _until(pilot, lambda: bool(app.screen.query(Table)) and bool(app.screen.query(Table).last().plain))
+    return app.screen.query(Table).last()
 
 
 @effect("mark")

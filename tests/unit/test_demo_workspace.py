@@ -51,14 +51,42 @@ def test_epochs_look_like_those_of_speculators(workspace: Path) -> None:
     assert [round(after - before) for before, after in zip(times, times[1:], strict=False)] == [166] * 9
 
 
+def test_the_newest_run_was_killed_while_it_saved(workspace: Path) -> None:
+    run = workspace / "output_2k"
+    assert (run / "checkpoint_best").readlink() == Path("1") and not (run / "epoch2_end").is_symlink()
+    assert sorted(path.name for path in (run / "2").iterdir()) == [
+        "config.json",
+        "model.safetensors",
+        "train_command.txt",
+    ]
+    whole, torn = ((run / epoch / "model.safetensors").stat().st_size for epoch in "12")
+    assert torn < whole / 2
+
+
+def test_the_runs_name_what_they_were_made_from(workspace: Path) -> None:
+    options = {
+        run: dict(line.split(": ", 1) for line in (workspace / run / "run.yaml").read_text().splitlines())
+        for run in ("output_1k", "output_test", "output_2k")
+    }
+    named = {run: json.loads(found["data_path"]) for run, found in options.items()}
+    assert named == {
+        "output_1k": str(workspace / "data_1k"),
+        "output_test": str(workspace / "data_1k"),
+        "output_2k": str(workspace / "data_2k"),
+    }
+    assert [run for run, found in options.items() if "val_data_path" in found] == ["output_2k"]
+    assert len({found["verifier_name_or_path"] for found in options.values()}) == 1
+
+
 def test_nothing_in_a_finished_run_is_new(workspace: Path) -> None:
     newest = max(path.lstat().st_mtime for path in (workspace / "output_1k").rglob("*"))
     assert newest < time.time() - 6 * 86_400
 
 
 def test_every_safetensors_file_is_covered_by_its_header(workspace: Path) -> None:
-    files = list(workspace.rglob("*.safetensors"))
-    assert len(files) == 10 + 3 + 1000 + 8
+    torn = workspace / "output_2k" / "2" / "model.safetensors"
+    files = [path for path in workspace.rglob("*.safetensors") if path != torn]
+    assert len(files) == 10 + 3 + 2 + 1000 + 100 + 8
     for path in files:
         with path.open("rb") as file:
             (length,) = struct.unpack("<Q", file.read(8))

@@ -102,7 +102,7 @@ def test_triage_of_directories_gives_every_reason(call: Any, host: Host) -> None
     assert host.asked_for("triage")[0]["dirs"] == [records.RUN, "/data/eagle3-train/data_1k"]
     assert "not open or mapped by any process, 7 files  [kernel lease" in out
     assert "rebuilding costs about 2 min: measured from directory times" in out
-    assert "protects: tiny reference, used by validation" in out
+    assert "    tiny reference, used by validation\n" in out
 
 
 def test_the_json_of_triage_is_flat_and_complete(call: Any) -> None:

@@ -15,21 +15,24 @@ from eagle_console.disk_words import (
     below,
     checkpoint_marks,
     is_offered,
+    is_ripe,
     main_reason,
     number,
-    reclaimable,
     runs,
+    total_reclaimable,
     yes_or_no,
 )
 from eagle_console.text import clean
 from eagle_console.tui import pruning
 from eagle_console.tui.actions import CHECKPOINTS, bindings
+from eagle_console.tui.link import explain
 from eagle_console.tui.screens.asking import AskingScreen
 from eagle_console.tui.view import View
 from eagle_console.tui.widgets.lines import Lines
 from eagle_console.tui.widgets.reason_lines import VERDICT_STYLES, reason_lines
 from eagle_console.tui.widgets.table import Column, Row, Table
-from remote.protocol.artifacts import STALE, TORN, Artifact, Checkpoint, CheckpointList, Triage
+from remote.protocol.artifacts import Artifact, Checkpoint, CheckpointList, Triage
+from remote.protocol.errors import RequestError
 
 _RUN_COLUMNS = (
     Column("run", 0),
@@ -90,7 +93,10 @@ class CheckpointsScreen(AskingScreen[Picture]):
         lists = {run: found for run, found in self._lists.items() if run in known}
         run = self._run if self._run in known else next(iter(known), "")
         if run:
-            lists[run] = await client.checkpoints(run)
+            try:
+                lists[run] = await client.checkpoints(run)
+            except RequestError as error:  # the other runs can still be shown
+                lists[run] = CheckpointList(run, problem=explain(error))
         return Picture(triage, lists)
 
     @property
@@ -212,13 +218,13 @@ def _run_row(run: str, triage: Triage, view: View) -> Row:
     parts = [artifact for artifact in triage.artifacts if artifact.run == run and artifact.path != run]
     whole = next((artifact for artifact in triage.artifacts if artifact.path == run), None)
     checkpoints = [artifact for artifact in parts if artifact.kind == "checkpoint"]
-    ripe = [artifact for artifact in checkpoints if artifact.verdict.word in (STALE, TORN) and is_offered(artifact)]
+    ripe = [artifact for artifact in (*checkpoints, whole) if artifact is not None and is_ripe(artifact)]
     takes = whole.size.allocated if whole else sum(artifact.size.allocated for artifact in parts)
     cells = (
         clean(below(run, view.profile.workspace), 200),
         str(len(checkpoints)),
         fmt.gb(takes),
-        fmt.gb(sum(reclaimable(artifact) or 0 for artifact in ripe)) if ripe else fmt.UNKNOWN,
+        fmt.gb(total_reclaimable(ripe)) if ripe else fmt.UNKNOWN,
         age(whole or next(iter(parts), None), view),
         clean(whole.detail, 60) if whole else "",
     )

@@ -19,7 +19,7 @@ from textual.screen import ModalScreen
 from textual.widgets import Button, Input, Static
 
 from eagle_console import format as fmt
-from eagle_console.disk_words import below
+from eagle_console.disk_words import below, reason_words
 from eagle_console.text import clean, fit, shorten_path
 from eagle_console.tui.widgets.prose import prose
 from remote.protocol.artifacts import LEVEL_TRIM, LEVEL_WHOLE, Reason
@@ -163,8 +163,8 @@ def plan_lines(plan: Plan, workspace: str | None, width: int) -> list[Content]:
     if plan.stays:
         lines += [Content(""), Content.styled(f"Stays: {fmt.plural(len(plan.stays), 'item')}", "bold")]
     for item in plan.stays:
-        why = clean(item.refused) or _words(item.reasons)
-        lines += _item(item, workspace, width, why, item.allocated)
+        why = clean(item.refused.removeprefix("kept: ")) or _words(item.reasons)
+        lines += _item(item, workspace, width, why, item.allocated or None)  # what stays is not always measured
     return lines
 
 
@@ -177,10 +177,10 @@ def _shared_reasons(items: Sequence[PlanItem]) -> list[Reason]:
 
 
 def _words(reasons: Sequence[Reason]) -> str:
-    return "; ".join(clean(reason.text) for reason in reasons)
+    return "; ".join(clean(reason_words(reason)) for reason in reasons)
 
 
-def _item(item: PlanItem, workspace: str | None, width: int, why: str, size: int) -> list[Content]:
+def _item(item: PlanItem, workspace: str | None, width: int, why: str, size: int | None) -> list[Content]:
     part = "trim  " if item.level == LEVEL_TRIM else ""
     names = max(12, min(28, width // 3))
     name = fit(shorten_path(clean(below(item.path, workspace)), names), names)

@@ -9,7 +9,7 @@ from textual.widgets import DataTable
 
 from eagle_console import format as fmt
 from eagle_console.client import HostClient
-from eagle_console.disk_words import below, in_order, is_offered, main_reason, reclaimable
+from eagle_console.disk_words import below, in_order, is_offered, main_reason, outermost, reclaimable, total_reclaimable
 from eagle_console.text import clean, shorten
 from eagle_console.tui import pruning
 from eagle_console.tui.actions import TRIAGE, bindings
@@ -95,7 +95,8 @@ class TriageScreen(AskingScreen[Triage]):
         artifact = self._selected
         if not self.may_change():
             return
-        paths = tuple(sorted(self._marked)) or ((artifact.path,) if artifact is not None else ())
+        marked = outermost(other for other in self._artifacts if other.path in self._marked)
+        paths = tuple(other.path for other in marked) or ((artifact.path,) if artifact is not None else ())
         if not paths:
             self.console_app.say("There is nothing to prune here.", "warning")
             return
@@ -155,8 +156,8 @@ class TriageScreen(AskingScreen[Triage]):
         if not marked:
             line.set_lines([Content.styled("nothing is marked: space marks, D plans for the row", "$foreground-muted")])
             return
-        total = sum(reclaimable(artifact) or 0 for artifact in marked)
-        words = f"marked: {fmt.plural(len(marked), 'artifact')}, {fmt.gb(total)} reclaimable"
+        total = fmt.gb(total_reclaimable(marked))
+        words = f"marked: {fmt.plural(len(marked), 'artifact')}, {total} reclaimable"
         line.set_lines([Content.assemble((words, "bold"), ("   D plans their deletion", "$foreground-muted"))])
 
 

@@ -10,6 +10,7 @@ from textual.content import Content
 
 from eagle_console import format as fmt
 from eagle_console.adopted import serving_words
+from eagle_console.outlook import range_words
 from eagle_console.state import Timed
 from eagle_console.text import clean, shorten
 from eagle_console.tui import job_words
@@ -157,8 +158,18 @@ def _phase_seconds(phase: Phase, seconds: float | None) -> float | None:
 def _counted(job: Job, width: int, ascii: bool) -> list[Content]:
     progress = job.progress
     counted = fmt.done_of(progress.done, progress.total, clean(progress.unit, 20))
+    eta = progress.eta if not progress.ready and job.state in jobs.LIVE_STATES else None
     lines = []
-    if progress.percent is not None and not progress.ready:
+    if eta is not None:  # the bar is that of the whole start: shards are only a part of it
+        numbers = shorten(f" {range_words(eta)}", max(0, width - 8))
+        lines = [Content.assemble(meter(eta.share, width - len(numbers), "$primary", ascii), numbers)]
+        lines += prose(clean(eta.source, 200), width, "$foreground-muted")
+        percent = (
+            f"{fmt.percent(progress.percent)} of {clean(progress.phase, 40)}" if progress.percent is not None else ""
+        )
+        lines += [Content(shorten(f"{counted}  {percent}".strip(), width))] if counted else []
+        lines += prose(clean(progress.bottleneck, 400), width, "$text-warning")
+    elif progress.percent is not None and not progress.ready:
         numbers = f" {fmt.percent(progress.percent):>4}  {counted}".rstrip()
         numbers = shorten(numbers, max(0, width - 8))
         lines = [Content.assemble(meter(progress.percent / 100, width - len(numbers), "$primary", ascii), numbers)]

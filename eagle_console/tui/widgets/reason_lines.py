@@ -5,7 +5,7 @@ from __future__ import annotations
 from textual.content import Content
 
 from eagle_console import format as fmt
-from eagle_console.disk_words import proof_words, reasons_in_order, rebuild_words
+from eagle_console.disk_words import proof_words, reason_words, reasons_in_order, rebuild_words
 from eagle_console.text import clean
 from eagle_console.tui.widgets.prose import field
 from remote.protocol import artifacts
@@ -27,7 +27,7 @@ def reason_lines(artifact: Artifact, width: int) -> list[Content]:
     for reason in reasons_in_order(artifact.verdict):
         lines += field("protects" if reason.guard else "because", reason_text(reason), width, label=_LABEL)
     lines += field("rebuild", clean(rebuild_words(artifact.verdict)), width, label=_LABEL)
-    lines += field("unused", clean(proof_words(artifact.verdict.proof)), width, label=_LABEL)
+    lines += field("unused", clean(proof_words(artifact.verdict)), width, label=_LABEL)
     if not artifact.movable:
         lines += field("stays", "it lies outside the workspace: nothing is pruned there", width, label=_LABEL)
     return lines
@@ -37,4 +37,4 @@ def reason_text(reason: Reason) -> str:
     """The sentence, with where and when it was read."""
     seen = f", {fmt.clock(reason.observed, seconds=True)}" if reason.observed is not None else ""
     source = f"  ({clean(reason.source, 200)}{seen})" if reason.source else ""
-    return f"{clean(reason.text)}{source}"
+    return f"{clean(reason_words(reason))}{source}"
