@@ -11,6 +11,12 @@ from typing import Any, Optional
 
 from pipeline.plan import draft_config
 from pipeline.plan.draft_config import EMBEDDING
+from pipeline.plan.draft_rules.catalogue import WARNING
+from pipeline.plan.draft_rules.checks import check, errors
+from pipeline.plan.draft_rules.facts import VLLM
+from pipeline.plan.draft_rules.finding import Finding
+from pipeline.plan.draft_rules.folder import LocalFolder
+from pipeline.plan.draft_rules.reading import read_draft, read_verifier
 from pipeline.plan.safetensors import HeaderError, read_header
 
 MODEL = "model.safetensors"
@@ -31,11 +37,15 @@ class ExportError(ValueError):
 
 @dataclass(frozen=True)
 class Exported:
-    """What was written: the flat config, the number of tensors, and the bytes of the weights."""
+    """What was written: the flat config, the number of tensors, and the bytes of the weights.
+
+    :param doubts: what the rules of ``pipeline.plan.draft_rules`` warn of.
+    """
 
     config: dict[str, Any]
     tensors: int
     bytes: int
+    doubts: tuple[Finding, ...] = ()
 
 
 def export(checkpoint: Path, target: Path, verifier: Path, full: bool) -> Exported:
@@ -52,7 +62,7 @@ def export(checkpoint: Path, target: Path, verifier: Path, full: bool) -> Export
     try:
         _write_weights(checkpoint, temporary / MODEL, verifier if full else None, config)
         (temporary / CONFIG).write_text(json.dumps(config, indent=2) + "\n")
-        exported = verify(temporary)
+        exported = verify(temporary, verifier)
         _sync(temporary)
         temporary.rename(target)
     finally:
@@ -60,9 +70,10 @@ def export(checkpoint: Path, target: Path, verifier: Path, full: bool) -> Export
     return exported
 
 
-def verify(folder: Path) -> Exported:
-    """Checks an export by its config and its weights' header.
+def verify(folder: Path, verifier: Path) -> Exported:
+    """Checks an export by its config, its weights' header, and the rules for drafts.
 
+    :param verifier: the folder of the verifier that it is for.
     :raises ExportError: naming the first thing that is wrong. :raises OSError: when it cannot be read.
     """
     try:
@@ -76,7 +87,20 @@ def verify(folder: Path) -> Exported:
     if wrong:
         more = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
         raise ExportError(f"{wrong[0]}{more}", str(folder / MODEL))
-    return Exported(config, len(header.tensors), (folder / MODEL).stat().st_size)
+    doubts = _doubts(folder, verifier)
+    return Exported(config, len(header.tensors), (folder / MODEL).stat().st_size, doubts)
+
+
+def _doubts(folder: Path, verifier: Path) -> tuple[Finding, ...]:
+    """The warnings of the rules.
+
+    :raises ExportError: for their first error.
+    """
+    beside = read_verifier(LocalFolder(str(verifier)))
+    findings = check(read_draft(LocalFolder(str(folder))), beside, VLLM)
+    for finding in errors(findings):
+        raise ExportError(f"{finding.id}: {finding.rule.title} ({finding.evidence})", str(folder))
+    return tuple(finding for finding in findings if finding.level == WARNING)
 
 
 def find_tensor(folder: Path, suffix: str) -> Optional[tuple[Path, str]]:

@@ -54,7 +54,7 @@ def work(stage: StageRun) -> None:
         if stage.fresh(inputs):
             return
         try:
-            verify(draft)
+            verify(draft, Path(verifying.folder(stage)))
         except ExportError as error:
             raise StageError(f"{error.cause}.", error.file, error.field, "Export the draft again.") from None
         except OSError as error:

@@ -44,9 +44,11 @@ def work(stage: StageRun) -> None:
         try:
             export(checkpoint, target, Path(verifier), stage.parameters["form"] == "full")
             stage.phase("verify")
-            exported = verify(target)
+            exported = verify(target, Path(verifier))
         except ExportError as error:
             raise StageError(f"{error.cause}.", error.file, error.field, "Export another epoch.") from None
+        for doubt in exported.doubts:
+            stage.message(f"{doubt.id}: {doubt.rule.title} ({doubt.evidence}). {doubt.rule.remedy}", "warning")
         stage.evidence("epoch", epoch + 1)
         stage.evidence("tensors", exported.tensors, "tensors", ok=exported.tensors > 0)
         stage.evidence("bytes", exported.bytes, "B", ok=exported.bytes > 0)
