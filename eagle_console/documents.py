@@ -85,6 +85,9 @@ def progress(value: Progress) -> Document:
         "ready": value.ready,
         "detail": value.detail,
         "figures": value.figures or {},
+        "eta": None if value.eta is None else to_wire(value.eta),
+        "bottleneck": value.bottleneck,
+        "ranks": [to_wire(rank) for rank in value.ranks],
         "phases": [
             {
                 "name": phase.name,

@@ -14,6 +14,7 @@ from eagle_console.commands import watch
 from eagle_console.commands.invocation import Invocation, UsageError
 from eagle_console.exit_codes import ExitCode
 from eagle_console.format import UNKNOWN, done_of, duration, duration_in_words, gb, moment, percent, plural
+from eagle_console.outlook import outlook_words
 from eagle_console.output import Output
 from pipeline.plan.catalog import STAGES
 from remote.protocol.errors import CONFLICT, RequestError
@@ -63,7 +64,7 @@ def progress_words(job: Job) -> str:
     words = [job.progress.phase, done_of(job.progress.done, job.progress.total, job.progress.unit)]
     if job.progress.percent is not None:
         words.append(percent(job.progress.percent))
-    return "  ".join(word for word in [*words, job.note] if word)
+    return "  ".join(word for word in [*words, outlook_words(job.progress), job.note] if word)
 
 
 async def logs(call: Invocation) -> ExitCode:

@@ -17,6 +17,7 @@ from remote.adopt import recognising, stopping
 from remote.adopt.finding import Finder, Found, command, started_wall
 from remote.adopt.watching import Watch
 from remote.jobs import logreading
+from remote.jobs.starts import StartsFile
 from remote.policy import Policy
 from remote.protocol import adopted, jobs
 from remote.protocol.adopted import ADOPTED, Adopted, AdoptedList
@@ -177,6 +178,7 @@ class Adoption:
             expected_port=what.port if what is not None else None,
             tls=what is not None and what.tls,
             uid=program.uid if program is not None else None,
+            starts=StartsFile(self._policy.workspace, self._policy.readonly) if self._policy.workspace else None,
         )
         self._watches[record.id] = watch
         watch.start()

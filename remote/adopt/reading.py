@@ -48,6 +48,16 @@ class LogReading:
         """Why the log cannot be read, empty when it can."""
         return self._tail.problem
 
+    @property
+    def version(self) -> str:
+        """vLLM's release, empty while the log has not named it."""
+        return self._load.version
+
+    @property
+    def offset(self) -> int:
+        """Where in the log the reading is."""
+        return self._tail.offset
+
     def turn(self, at: float) -> None:
         """Reads what is new. ``at`` is in seconds since the process's start (since we came, where that is unknown)."""
         piece = self._tail.poll()

@@ -36,6 +36,11 @@ class Tail:
         self._splitter = LineSplitter()
         self.problem = ""
 
+    @property
+    def offset(self) -> int:
+        """Bytes of the file up to which it was read."""
+        return self._offset
+
     def poll(self) -> Lines:
         """What is new, at most ``TAIL_BYTES`` at first and ``PIECE_BYTES`` later. ``problem`` says why nothing is."""
         try:

@@ -12,6 +12,9 @@ from remote.adopt import servers
 from remote.adopt.outputs import output_of
 from remote.adopt.reading import LogReading
 from remote.adopt.servers import Address
+from remote.jobs import loadwatch
+from remote.jobs.loadwatch import LoadWatch
+from remote.jobs.starts import StartsFile
 from remote.protocol import adopted, jobs
 from remote.protocol.adopted import Adopted
 from remote.protocol.progress import Progress
@@ -40,14 +43,22 @@ class Watch:
 
     :param record: what is known of it at first; its ``log`` is followed, or looked for where it is None.
     :param expected_port, tls: what its command line says about its server.
+    :param starts: the history of starts, for the estimate of a load; None for none.
     """
 
     def __init__(
-        self, record: Adopted, expected_port: Optional[int] = None, tls: bool = False, uid: Optional[int] = None
+        self,
+        record: Adopted,
+        expected_port: Optional[int] = None,
+        tls: bool = False,
+        uid: Optional[int] = None,
+        starts: Optional[StartsFile] = None,
     ) -> None:
         self.record = record
         self.ended_at: Optional[float] = None
         self._expected_port, self._tls, self._uid = expected_port, tls, uid
+        self._starts = starts
+        self._load: Optional[LoadWatch] = None
         self._came = time.time()
         self._reading: Optional[LogReading] = None
         self._metrics: list[Reading] = []
@@ -174,6 +185,17 @@ class Watch:
         self._serving = serving.compare(self._metrics[0] if self._metrics else None, now)
         self._metrics.append(now)
 
+    def _with_outlook(self, reading: LogReading, told: Progress, lives: bool, at: float) -> Progress:
+        """The progress of a server's load with its estimate."""
+        record = self.record
+        if not lives or record.kind != adopted.KIND_SERVER or record.main is None or record.started is None:
+            return told
+        if self._load is None:
+            self._load = loadwatch.of_server(record.model, record.cwd, record.tensor_parallel, self._starts)
+        pids = [process.pid for process in record.processes] or [record.main.pid]
+        told = dataclasses.replace(told, ready=bool(record.healthy))
+        return self._load.progress(told, reading.version, reading.offset, pids, at)
+
     def _publish(self, lives: bool) -> None:
         at = self._at()
         reading = self._reading
@@ -184,7 +206,7 @@ class Watch:
             if record.started is None:
                 changes["seconds"] = at
             if reading is not None:
-                progress = reading.progress(at)
+                progress = self._with_outlook(reading, reading.progress(at), lives, at)
                 changes.update(training=reading.training(), problem=reading.problem)
                 changes["failure"] = None if record.healthy and lives else reading.failure()
                 if record.kind == adopted.KIND_LOG:

@@ -38,15 +38,17 @@ class LoadWatch:
         self._looked = float("-inf")
         self._shown: Optional[Progress] = None
         self._told: Optional[Progress] = None
-        self._written = False
+        self._over = False
 
     def progress(self, told: Progress, version: str, activity: int, pids: Iterable[int], at: float) -> Progress:
         """The progress with the outlook, which changes once a second.
 
         :param told: what the log says; ``activity`` changes with every line of it.
         """
-        if told.ready:
+        if told.ready and not self._over:
+            self._over = True
             self._remember(told)
+        if self._over:
             return told
         if self._shown is not None and at - self._looked < SECONDS and told == self._told:
             return self._shown
@@ -59,9 +61,9 @@ class LoadWatch:
         return self._shown
 
     def _remember(self, told: Progress) -> None:
-        if self._written or self._starts is None:
+        """Keeps the start for later ones, if it was watched on its way."""
+        if self._starts is None or self._shown is None:
             return
-        self._written = True
         start = self._outlook.record(told, time.time())
         if start is not None:
             try:
@@ -88,3 +90,17 @@ def of_job(directory: str, spec: JobSpec) -> Optional[LoadWatch]:
     below = folder.endswith(os.sep + JOBS_FOLDER)
     workspace = folder[: -len(JOBS_FOLDER) - 1] if below else None
     return LoadWatch(key, key.model, StartsFile(workspace) if workspace else None)
+
+
+def of_server(
+    model: Optional[str], cwd: Optional[str], tensor_parallel: Optional[int], starts: Optional[StartsFile]
+) -> LoadWatch:
+    """The outlook of a server that somebody else started, from what its command line says."""
+    folder = os.path.join(cwd or "/", model) if model else ""
+    key = StartKey(
+        model=folder if os.path.isdir(folder) else model or "",
+        tensor_parallel=tensor_parallel or 0,
+        cache=counting.compile_cache(os.environ),
+        machine=procfs.machine_id(),
+    )
+    return LoadWatch(key, folder, starts)

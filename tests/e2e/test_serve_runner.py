@@ -13,6 +13,7 @@ from fixtures.chat import ask
 
 from remote import procfs
 from remote.jobs.launcher import Launcher
+from remote.jobs.starts import StartsFile
 from remote.jobs.store import JobStore
 from remote.policy import Policy
 from remote.protocol import jobs
@@ -128,3 +129,34 @@ def test_a_killed_api_server_leaves_nothing(served: Served) -> None:
     with pytest.raises(RequestError) as refused:
         served.launcher.stop(job.id, "a test", False)
     assert refused.value.code == CONFLICT
+
+
+def test_a_second_start_is_predicted_from_the_first(served: Served, tmp_path: Path, context: StageContext) -> None:
+    served.wait_for(jobs.READY, seconds=READY_SECONDS)
+    starts = StartsFile(str(tmp_path)).read()
+    assert len(starts) == 1, "the runner has kept the start"
+    assert starts[0].seconds["weights"] >= 0 and starts[0].key.model == context.verifier
+    assert (
+        starts[0].key.version and starts[0].size == (Path(str(context.verifier)) / "model.safetensors").stat().st_size
+    )
+    served.end()
+
+    again = Served(tmp_path, context)
+    try:
+        shares, sources, deadline = [0.0], set(), time.monotonic() + READY_SECONDS
+        job = again.store.find(again.job.id)
+        while job.state != jobs.READY:
+            assert time.monotonic() < deadline and job.state not in jobs.ENDED_STATES, job
+            if job.progress.eta is not None:
+                eta = job.progress.eta
+                assert 0 < eta.low <= eta.seconds <= eta.high
+                shares.append(eta.share)
+                sources.add(eta.source)
+            time.sleep(0.2)
+            job = again.store.find(again.job.id)
+        assert job.progress.eta is None, "what is ready has no estimate"
+        assert shares == sorted(shares) and 0.5 < shares[-1] < 1.0
+        assert any(source.startswith("from 1 earlier start") for source in sources), sources
+        assert len(StartsFile(str(tmp_path)).read()) == 2
+    finally:
+        again.end()

@@ -1,0 +1,24 @@
+"""When a load will be ready, in words: the range, and where it comes from."""
+
+from __future__ import annotations
+
+from eagle_console import format as fmt
+from eagle_console.text import clean
+from remote.protocol.progress import Eta, Progress
+
+
+def range_words(eta: Eta) -> str:
+    """Such as ``ready in 8:10 to 12:05``; one time where both ends read the same."""
+    low, high = fmt.duration(eta.low), fmt.duration(eta.high)
+    return f"ready in {low}" if low == high else f"ready in {low} to {high}"
+
+
+def outlook_words(progress: Progress) -> str:
+    """The range with its source, and what holds the load up; empty where nothing is known."""
+    words = []
+    if progress.eta is not None and not progress.ready:
+        source = clean(progress.eta.source, 200)
+        words.append(f"{range_words(progress.eta)} ({source})" if source else range_words(progress.eta))
+    if progress.bottleneck and not progress.ready:
+        words.append(clean(progress.bottleneck, 400))
+    return "  ".join(words)
