@@ -83,6 +83,10 @@ class HostClient:
         """The disk usage after a finished pass."""
         return await self._ask("disk", DiskSnapshot)
 
+    async def scan(self, cancel: bool = False) -> DiskSnapshot:
+        """Begins a full pass over the workspace, or ends the one that runs, and answers with what is known now."""
+        return await self._ask("scan", DiskSnapshot, {"cancel": cancel})
+
     async def jobs(self) -> JobList:
         return await self._ask("jobs", JobList)
 

@@ -113,6 +113,7 @@ ACTIONS: tuple[Action, ...] = (
         "purge", ("X",), "purge", "Free what the row has in the trash, for good", ACT, "purge", where=(TRASH,),
         risk=Risk.IRREVERSIBLE, footer=True,
     ),
+    Action("scan", ("r",), "scan", "Scan the disk in full, or end the scan that runs", LOOK, "scan", (DASHBOARD,)),
     Action("look", ("r",), "look again", "Ask the host again now", LOOK, "look", (*DISK, JOURNAL)),
     Action("shell", ("exclamation_mark",), "shell", "A shell on the host, then the screen again", ACT, "app.shell"),
     Action(

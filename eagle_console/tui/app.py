@@ -329,6 +329,22 @@ class ConsoleApp(App[None]):
         else:
             self.say(f"{answer.id}: {answer.state}.")
 
+    def scan_disk(self) -> None:
+        """Begins a full scan of the disk, or ends the one that runs; the disk panel shows how far it is."""
+        client, disk = self.client, self.state.disk
+        if client is None:
+            self.say("There is no connection to the host: R tries again now.", "warning")
+        else:
+            self.run_worker(self._scan_disk(client, disk is not None and disk.value.scanning), group="scan")
+
+    async def _scan_disk(self, client: HostClient, cancel: bool) -> None:
+        try:
+            await client.scan(cancel)
+        except HOST_ERRORS as error:
+            self.say(explain(error), "error")
+        else:
+            self.say("The scan was ended." if cancel else "A full scan begins; r ends it.")
+
     # Comforts
 
     def action_shell(self) -> None:

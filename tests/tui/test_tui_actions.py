@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 
 import pytest
 from textual.command import CommandPalette
 from textual.pilot import Pilot
-from tui_fakes import TestConsole, chunk, done_check, failed_job, job, state
+from tui_fakes import NOW, TestConsole, chunk, disk, done_check, failed_job, job, state
 
 from eagle_console.link.errors import PortClosed
-from eagle_console.state import LinkState, LinkStatus
+from eagle_console.state import LinkState, LinkStatus, Timed
 from eagle_console.tui.actions import ACTIONS, EVERYWHERE, SCREENS, Risk, actions_at, bindings
 from eagle_console.tui.app import ConsoleApp
 from eagle_console.tui.screens.dialogs import QuitDialog, StopDialog
@@ -197,6 +198,18 @@ async def _purge(app: TestConsole, pilot: Pilot[None]) -> None:
     assert isinstance(app.screen, PurgeDialog)
     await _press(pilot, *"62 gb", "enter")
     assert isinstance(app.screen, PurgeDialog) and not app.fake.session.asked_for("purge"), "not what was asked for"
+
+
+@effect("scan")
+async def _scan(app: TestConsole, pilot: Pilot[None]) -> None:
+    await _press(pilot, "r")
+    await _until(pilot, lambda: bool(app.fake.session.asked_for("scan")))
+    scanning = replace(disk(), scanning=True)
+    app.fake.publish(state(job(), disk=Timed(scanning, NOW)))
+    await pilot.pause()
+    await _press(pilot, "r")
+    await _until(pilot, lambda: len(app.fake.session.asked_for("scan")) == 2)
+    assert [args["cancel"] for args in app.fake.session.asked_for("scan")] == [False, True]
 
 
 @effect("look")

@@ -153,6 +153,16 @@ def test_footer_always_has_help_and_quit(screen: str, width: int) -> None:
     assert "q quit" in line.plain
 
 
+def test_the_disk_says_how_fast_it_fills_up() -> None:
+    growing = replace(disk(), growth=3.2e9, full_in=97 * 3600.0)
+    lines = "\n".join(line.plain for line in DiskPanel().body(view(disk=Timed(growing, NOW)), 90, 12))
+    assert "grows 3.2 GB/h, full in 4 d 1 h" in lines
+    assert "4 d 1 h to full" in status_line(view(disk=Timed(growing, NOW)), 160).plain
+    again = replace(growing, scanning=True, files_seen=100, files_expected=10_576)
+    lines = "\n".join(line.plain for line in DiskPanel().body(view(disk=Timed(again, NOW)), 90, 12))
+    assert "scanning again: 100 of about 10,576 files so far" in lines
+
+
 def test_footer_says_what_keeps_running() -> None:
     assert "(1 job keeps running)" in footer_line("load", 1, 140).plain
     assert "(2 jobs keep running)" in footer_line("load", 2, 140).plain

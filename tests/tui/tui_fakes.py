@@ -56,7 +56,7 @@ class FakeSession:
     def __init__(self) -> None:
         self.hello = hello()
         self.asked: list[tuple[str, dict[str, Any], str | None]] = []
-        self.answers: dict[str, Any] = {"stages": stage_list(), "plan": None, **disk_records.answers()}
+        self.answers: dict[str, Any] = {"stages": stage_list(), "plan": None, "scan": disk(), **disk_records.answers()}
         self.held: dict[str, asyncio.Event] = {}  # operations that answer once their event is set
         self.log: asyncio.Queue[LogChunk | Exception] = asyncio.Queue()
         self.subscribed: list[tuple[str, dict[str, Any]]] = []

@@ -57,6 +57,9 @@ class DashboardScreen(ConsoleScreen):
     def action_start(self) -> None:
         self.console_app.start_stage(STAGE)
 
+    def action_scan(self) -> None:
+        self.console_app.scan_disk()
+
     def action_zoom(self) -> None:
         if self.maximized is not None:
             self.minimize()

@@ -112,12 +112,20 @@ def _scan_text(snapshot: DiskSnapshot) -> str:
     if snapshot.scanning and snapshot.scanned is None:
         return f"first scan: {fmt.count(snapshot.files_seen)} files so far, sizes are not complete"
     if snapshot.scanning:
-        return f"scanning again: {fmt.count(snapshot.files_seen)} files so far"
+        expected = f" of about {fmt.count(snapshot.files_expected)}" if snapshot.files_expected else ""
+        return f"scanning again: {fmt.count(snapshot.files_seen)}{expected} files so far"
     if snapshot.scanned is None:
         return "not scanned yet"
     total = fmt.gb(sum(entry.allocated for entry in snapshot.entries))
     directories = fmt.plural(sum(entry.name != "." for entry in snapshot.entries), "directory", "directories")
-    return f"{total} in {directories}, scanned {fmt.clock(snapshot.scanned)}"
+    return f"{total} in {directories}, scanned {fmt.clock(snapshot.scanned)}{_full_text(snapshot)}"
+
+
+def _full_text(snapshot: DiskSnapshot) -> str:
+    """How fast the file system fills up, and when it is full; empty while it does not grow or that is not known."""
+    if snapshot.growth is None or snapshot.full_in is None:
+        return ""
+    return f"; grows {fmt.gb(snapshot.growth)}/h, full in {fmt.duration_in_words(snapshot.full_in)}"
 
 
 def _filesystem(view: View) -> Filesystem | None:

@@ -91,5 +91,7 @@ def _facts(view: View) -> list[Content]:
     filesystem = state.disk.value.filesystem if state.disk else None
     filesystem = filesystem or (state.host.value.workspace if state.host else None)
     if filesystem is not None:
-        facts.append(Content(f"disk {fmt.gb(filesystem.free)} free"))
+        full_in = state.disk.value.full_in if state.disk else None
+        full = f", {fmt.duration_in_words(full_in)} to full" if full_in is not None else ""
+        facts.append(Content(f"disk {fmt.gb(filesystem.free)} free{full}"))
     return facts
