@@ -10,6 +10,7 @@ import pytest
 from fixtures.draft_defects import AUX, DEFECTS, ENDS, NOTHING
 from fixtures.draft_folder import DraftFolder, Tensor, small, speculators
 
+from pipeline.export import ExportError, verify
 from pipeline.plan.draft_rules import values
 from pipeline.plan.draft_rules.catalogue import ERROR, LEVELS, NOTE, RULES
 from pipeline.plan.draft_rules.checks import check, errors, not_judged
@@ -175,6 +176,18 @@ def test_the_verifiers_numbers_decide(tmp_path: Path) -> None:
     assert ids(rope_theta=5e5) == {"R27": "note"}
     assert ids(num_hidden_layers=8) == {"R9": "error"}
     assert ids(text_config={**verifier, "vocab_size": 64}) == {"R17": "error"}, "a nested language model"
+
+
+def test_an_export_closes_with_the_rules(tmp_path: Path) -> None:
+    draft, verifier = small()
+    (tmp_path / "config.json").write_text(json.dumps(verifier))
+    del draft.tensors["embed_tokens.weight"]
+    assert verify(draft.write(tmp_path / "sound"), tmp_path).doubts == ()
+    draft.config["max_position_embeddings"] = 64
+    assert [doubt.id for doubt in verify(draft.write(tmp_path / "short"), tmp_path).doubts] == ["R26"]
+    draft.fill("hidden_norm.weight", "NaN")
+    with pytest.raises(ExportError, match="R5: .*hidden_norm"):
+        verify(draft.write(tmp_path / "bad"), tmp_path)
 
 
 def test_hostile_configs_never_raise(tmp_path: Path) -> None:
