@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from bench import connect, get, screen
+from bench import connect, disk, get, screen
 
 
 def main() -> int:
@@ -23,6 +23,8 @@ def main() -> int:
     write("\nA file of 1 GB over a real sshd on loopback (budget: a third of cat)\n")
     for rates in get.run():
         write(f"  {rates}\n")
+    write("\nDisk (budget: scan within twice du -s, refresh 1 ms CPU, 60 MB)\n")
+    write(f"  {disk.run()}\n")
     return 0
 
 

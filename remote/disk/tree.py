@@ -20,6 +20,7 @@ _BLOCK = 512  # st_blocks counts these, whatever the file system's own block siz
 HOT_BYTES = 64 * 2**20
 HOT_SECONDS = 600.0
 _SETTLE_SECONDS = 2.0  # a directory changed this shortly before it was listed may change again within one clock tick
+_FOREVER = float("inf")
 _MAX_DEPTH = 200  # each level holds a file descriptor open
 _OPEN_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 
@@ -196,9 +197,11 @@ class TreeSizes:
         return listing
 
     def _list(self, directory: int, status: os.stat_result) -> _Listing:
+        # Most of a scan is this loop: what is cold is summed in plain numbers.
         now = self._clock()
         listing = _Listing(_stamp(status), now)
-        batch = 0
+        allocated = apparent = files = incomplete = batch = 0
+        newest, oldest, recent = -_FOREVER, _FOREVER, now - HOT_SECONDS
         with os.scandir(directory) as entries:
             for entry in entries:
                 batch += 1
@@ -207,10 +210,32 @@ class TreeSizes:
                     batch = 0
                 if entry.is_dir(follow_symlinks=False):
                     listing.directories.append(entry.name)
+                    continue
+                try:
+                    found = entry.stat(follow_symlinks=False)
+                except FileNotFoundError:
+                    continue
+                except OSError:
+                    incomplete += 1
+                    continue
+                modified = found.st_mtime
+                if found.st_nlink > 1:
+                    listing.linked[entry.name] = ((found.st_dev, found.st_ino), _size(found), found.st_nlink)
+                elif found.st_size >= HOT_BYTES or modified > recent:
+                    listing.hot[entry.name] = _size(found)
                 else:
-                    if entry.is_symlink():
-                        listing.symlinks.append(entry.name)
-                    _file_into(listing, directory, entry.name, now)
+                    files += 1
+                    allocated += found.st_blocks
+                    apparent += found.st_size
+                    if modified > newest:
+                        newest = modified
+                    if modified < oldest:
+                        oldest = modified
+                if stat.S_ISLNK(found.st_mode):
+                    listing.symlinks.append(entry.name)
+        if files:
+            listing.cold.add_many(allocated * _BLOCK, apparent, files, newest, oldest)
+        listing.cold.incomplete += incomplete
         self._pace(batch)
         return listing
 
@@ -256,23 +281,6 @@ def _add_files(listing: _Listing, totals: TreeTotals) -> None:
             totals.add(size)
         else:
             known.seen += 1
-
-
-def _file_into(listing: _Listing, directory: int, name: str, now: float) -> None:
-    try:
-        status = os.stat(name, dir_fd=directory, follow_symlinks=False)
-    except FileNotFoundError:
-        return
-    except OSError:
-        listing.cold.incomplete += 1
-        return
-    size = _size(status)
-    if status.st_nlink > 1:
-        listing.linked[name] = ((status.st_dev, status.st_ino), size, status.st_nlink)
-    elif _hot(size, now):
-        listing.hot[name] = size
-    else:
-        listing.cold.add(size)
 
 
 def _size(status: os.stat_result) -> FileSize:
