@@ -186,7 +186,7 @@ def test_an_export_closes_with_the_rules(tmp_path: Path) -> None:
     draft.config["max_position_embeddings"] = 64
     assert [doubt.id for doubt in verify(draft.write(tmp_path / "short"), tmp_path).doubts] == ["R26"]
     draft.fill("hidden_norm.weight", "NaN")
-    with pytest.raises(ExportError, match="R5: .*hidden_norm"):
+    with pytest.raises(ExportError, match=r"R5: .*hidden_norm"):
         verify(draft.write(tmp_path / "bad"), tmp_path)
 
 
