@@ -1,0 +1,33 @@
+"""Retention while a run trains: what the recommended policy would let go, after each epoch that was saved.
+
+It is the same plan, the same guards and the same trash as by hand; a person can undo it until it is purged.
+"""
+
+from __future__ import annotations
+
+from typing import Optional
+
+from remote.disk.deletion import Deletion
+from remote.protocol.errors import REFUSED, RequestError
+from remote.protocol.trash import Receipt
+
+
+def retain(engine: Deletion, run: str, level: str, job: str) -> Optional[Receipt]:
+    """Prunes a run by the recommended policy; None where nothing may go now.
+
+    Where the disuse of files cannot be proven by the kernel a person must confirm, so nothing is done.
+
+    :param run: the run's directory.
+    :param level: one of the ``LEVEL_`` words of ``remote.protocol.artifacts``.
+    :param job: who asks, for the journal; asking twice for the same plan prunes once.
+    :raises RequestError: where the workspace cannot be read, or the journal cannot be written.
+    """
+    try:
+        plan = engine.plan_recommended(run, level)
+    except RequestError as error:
+        if error.code == REFUSED:
+            return None
+        raise
+    if plan.confirm:
+        return None
+    return engine.prune(plan.id, plan.fingerprint, "", job, f"{job}:{plan.fingerprint}")
