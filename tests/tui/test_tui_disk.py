@@ -64,7 +64,7 @@ async def test_the_table_says_what_each_checkpoint_is_good_for() -> None:
         await press(pilot, "tab", "down", "down")
         assert "superseded: epoch 6 has validation loss 1.897" in reasons(app)
         assert "rebuilding costs about 2 min: measured from directory times" in reasons(app)
-        assert "not open or mapped by any process, 7 files  (kernel lease, " in reasons(app)
+        assert "not open or mapped by any process, 7 files  (kernel lease, 20:26:35)" in reasons(app)
 
 
 async def test_another_run_is_asked_for_when_it_is_chosen() -> None:

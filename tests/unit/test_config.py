@@ -94,3 +94,10 @@ def test_the_working_directory_is_never_read(monkeypatch: pytest.MonkeyPatch, tm
     monkeypatch.setenv("XDG_CONFIG_HOME", "relative-is-ignored")
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     assert load().hosts == {}
+
+
+def test_what_the_recommended_policy_takes_is_the_users_setting() -> None:
+    assert parse('[hosts.a]\naddress = "a"').hosts["a"].prune == "whole"
+    assert parse('[hosts.a]\naddress = "a"\nprune = "trim"').hosts["a"].prune == "trim"
+    with pytest.raises(ConfigError, match="prune must be one of whole, trim, not 'all'"):
+        parse('[hosts.a]\naddress = "a"\nprune = "all"')

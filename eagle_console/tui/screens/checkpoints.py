@@ -211,14 +211,18 @@ class CheckpointsScreen(AskingScreen[Picture]):
             lines.set_lines([Content.styled(words, "$foreground-muted")])
         else:
             head = Content.assemble((clean(item.name, 60), "bold"), f"  {clean(item.artifact.detail, 200)}".rstrip())
-            lines.set_lines([head, *reason_lines(item.artifact, width)][: 7 if self.has_class("-tall") else 4])
+            lines.set_lines(
+                [head, *reason_lines(item.artifact, width, self.console_app.profile.workspace)][
+                    : 7 if self.has_class("-tall") else 4
+                ]
+            )
 
 
 def _run_row(run: str, triage: Triage, view: View) -> Row:
     parts = [artifact for artifact in triage.artifacts if artifact.run == run and artifact.path != run]
     whole = next((artifact for artifact in triage.artifacts if artifact.path == run), None)
     checkpoints = [artifact for artifact in parts if artifact.kind == "checkpoint"]
-    ripe = [artifact for artifact in (*checkpoints, whole) if artifact is not None and is_ripe(artifact)]
+    ripe = [artifact for artifact in checkpoints if is_ripe(artifact)]
     takes = whole.size.allocated if whole else sum(artifact.size.allocated for artifact in parts)
     cells = (
         clean(below(run, view.profile.workspace), 200),

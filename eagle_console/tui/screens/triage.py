@@ -148,7 +148,11 @@ class TriageScreen(AskingScreen[Triage]):
         facts = f"  {clean(artifact.detail, 100)}  {fmt.plural(artifact.size.files, 'file')}".replace("    ", "  ")
         pinned = "  PINNED" if artifact.pinned else ""
         head = Content.assemble((shorten(path, max(10, width - len(facts) - 10)), "bold"), facts, (pinned, "bold"))
-        lines.set_lines([head, *reason_lines(artifact, width)][: 7 if self.has_class("-tall") else 4])
+        lines.set_lines(
+            [head, *reason_lines(artifact, width, self.console_app.profile.workspace)][
+                : 7 if self.has_class("-tall") else 4
+            ]
+        )
 
     def _paint_marked(self) -> None:
         marked = [artifact for artifact in self._artifacts if artifact.path in self._marked]
