@@ -1,4 +1,8 @@
-"""What real vLLM makes of a draft that is broken in one way, and that the validator names it."""
+"""What real vLLM makes of a draft that is broken in one way, and that the validator names it.
+
+``DRAFT_RULES_DRAFT`` names another draft than the small one, trained for the verifier ``DRAFT_RULES_VERIFIER`` (by default
+SmolLM2): the soak. How much a real draft loses by a defect is then printed; that nothing makes it better is asserted.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +18,7 @@ from typing import Any
 import pytest
 from fixtures.draft_defects import DEFECTS, ENDS, KEPT, LESS, NOTHING
 from fixtures.draft_folder import DraftFolder
-from fixtures.stages import ROOT
+from fixtures.stages import ROOT, prompts
 
 from remote.drafts.fixing import fix_draft
 from remote.drafts.validating import validate
@@ -23,6 +27,9 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
 
 PYTHON = Path(os.environ.get("EAGLE_CONSOLE_PIPELINE", ROOT / ".pipeline")) / "ml" / "bin" / "python"
 FIXTURES = ROOT / "tests" / "fixtures"
+
+REAL = os.environ.get("DRAFT_RULES_DRAFT", "")
+SMOLLM2 = str(PYTHON.parents[2] / "SmolLM2-135M-Instruct")
 
 FIXED = ("R7", "R10", "R12", "R12 speculators", "R14", "R19", "R24", "R30")
 """Defects of which a corrected copy is served too."""
@@ -47,13 +54,9 @@ class Answered:
 
 @dataclass(frozen=True)
 class Rig:
-    root: Path
+    verifier: str
     drafts: dict[str, Path]
     answers: dict[str, Answered]
-
-    @property
-    def verifier(self) -> str:
-        return str(self.root / "verifier")
 
 
 @pytest.fixture(scope="module")
@@ -62,29 +65,47 @@ def rig(tmp_path_factory: pytest.TempPathFactory) -> Rig:
     if not PYTHON.exists():
         (pytest.fail if os.environ.get("CI") else pytest.skip)(f"no pipeline environment at {PYTHON}")
     root = tmp_path_factory.mktemp("rules")
-    subprocess.run([PYTHON, FIXTURES / "speaking_models.py", root], check=True, capture_output=True)
-    verifier = json.loads((root / "verifier" / "config.json").read_text())
-    sound = DraftFolder.read(root / "eagle3_draft")
-    drafts = {"sound": root / "eagle3_draft"}
-    cases = {"sound": _speculative(root / "eagle3_draft", "eagle3")}
+    verifier_path, sound_path, asked = _given(root) if REAL else _small(root)
+    verifier = json.loads((verifier_path / "config.json").read_text())
+    sound = DraftFolder.read(sound_path)
+    drafts = {"sound": sound_path}
+    cases = {"sound": _speculative(sound_path, "eagle3")}
     for name, defect in SHOWN.items():
         draft = sound.copy()
+        if "embedding" in name and "embed_tokens.weight" not in draft.tensors:
+            own = DraftFolder.read(verifier_path)
+            draft.tensors["embed_tokens.weight"] = own.tensors[own.named("embed_tokens.weight")]
         draft = defect.change(draft, dict(verifier)) or draft
         path = drafts[name] = draft.write(root / name.replace(" ", "_"))
         cases[name] = {**_speculative(path, defect.method), "served": defect.served}
         if name in FIXED:
-            made = fix_draft(str(path), None, str(root / "verifier"), None)
+            made = fix_draft(str(path), None, str(verifier_path), None)
             copy = drafts[f"{name} fixed"] = Path(made.target)
             cases[f"{name} fixed"] = {**_speculative(copy, defect.method), "served": defect.served}
     answers = root / "answers"
     answers.mkdir()
-    prompts = json.loads((root / "prompts.json").read_text())
-    plan = {"verifier": str(root / "verifier"), "prompts": prompts, "cases": cases}
+    plan = {"verifier": str(verifier_path), "prompts": asked, "cases": cases}
     (root / "cases.json").write_text(json.dumps(plan))
     subprocess.run([PYTHON, FIXTURES / "draft_cases.py", root / "cases.json", answers], check=True)
     if folder := os.environ.get("DRAFT_RULES_ANSWERS"):
         shutil.copytree(answers, folder, dirs_exist_ok=True)
-    return Rig(root, drafts, {name: _answered(answers / f"{name}.json") for name in cases})
+    return Rig(str(verifier_path), drafts, {name: _answered(answers / f"{name}.json") for name in cases})
+
+
+def _small(root: Path) -> tuple[Path, Path, Any]:
+    """Verifier, sound draft, and prompts in tokens."""
+    subprocess.run([PYTHON, FIXTURES / "speaking_models.py", root], check=True, capture_output=True)
+    return root / "verifier", root / "eagle3_draft", json.loads((root / "prompts.json").read_text())
+
+
+def _given(root: Path) -> tuple[Path, Path, Any]:
+    """The same of a real verifier; its prompts are texts."""
+    draft = Path(REAL).resolve()
+    if not (draft / "model.safetensors").exists():
+        pytest.fail(f"{draft} is no exported draft; a recipe leaves one as draft_NAME")
+    shutil.copytree(draft, root / "eagle3_draft")
+    texts = [row["prompt"] for row in prompts()[::4]]
+    return Path(os.environ.get("DRAFT_RULES_VERIFIER", SMOLLM2)).resolve(), root / "eagle3_draft", texts
 
 
 def _speculative(path: Path, method: str | None) -> dict[str, Any]:
@@ -105,8 +126,15 @@ def _answered(path: Path) -> Answered:
 def test_the_sound_draft_is_accepted_nearly_always(rig: Rig) -> None:
     sound = rig.answers["sound"]
     assert sound.error == "" and sound.drafted > 300
-    assert sound.rate > 0.95
-    assert validate(str(rig.drafts["sound"]), rig.verifier).findings == ()
+    assert sound.rate > (0.1 if REAL else 0.95)
+    assert [found for found in validate(str(rig.drafts["sound"]), rig.verifier).findings if found.level != "note"] == []
+
+
+def bounds(does: str, sound: float) -> tuple[float, float]:
+    """The least and the most that may be accepted. A real draft may do without a norm, or with a neighbour's state."""
+    if REAL:
+        return {NOTHING: (0.0, 0.3 * sound), LESS: (0.0, sound + 0.02), KEPT: (0.0, sound + 0.02)}[does]
+    return {NOTHING: (0.0, 0.15), LESS: (0.0, sound - 0.05), KEPT: (sound - 0.02, 1.0)}[does]
 
 
 @pytest.mark.parametrize("name", SHOWN)
@@ -116,9 +144,9 @@ def test_vllm_does_what_the_rule_says_and_the_rule_names_it(name: str, rig: Rig)
         assert re.search(defect.words, answer.error, re.IGNORECASE) and answer.error, answer
     else:
         assert answer.error == "", answer.error
-        assert answer.texts == sound.texts, "a broken draft costs speed, never words"
-        rates = {NOTHING: (0.0, 0.15), LESS: (0.0, sound.rate - 0.05), KEPT: (sound.rate - 0.02, 1.0)}
-        least, most = rates[str(defect.does)]
+        same = [left == right for left, right in zip(answer.texts, sound.texts, strict=True)]
+        assert sum(same) >= (0.8 if REAL else 1.0) * len(same), "a broken draft costs speed, never words"
+        least, most = bounds(str(defect.does), sound.rate)
         assert least <= answer.rate <= most, f"{answer.accepted} of {answer.drafted}"
     named = [
         finding for finding in validate(str(rig.drafts[name]), rig.verifier).findings if finding.rule == defect.rule
@@ -138,6 +166,7 @@ def test_a_corrected_copy_is_as_good_as_the_sound_draft(name: str, rig: Rig) -> 
 
 
 def test_the_v2_runner_reads_the_layers_at_the_top_only(rig: Rig) -> None:
-    assert rig.answers["sound"].v2_layers == [2, 4, 5]
+    layers = json.loads((rig.drafts["sound"] / "config.json").read_text())["eagle_aux_hidden_state_layer_ids"]
+    assert rig.answers["sound"].v2_layers == layers
     assert rig.answers["R10"].v2_layers is None
-    assert rig.answers["R10 fixed"].v2_layers == [2, 4, 5]
+    assert rig.answers["R10 fixed"].v2_layers == layers
