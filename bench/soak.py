@@ -26,6 +26,7 @@ class Part:
 
 
 PARTS = {
+    "rules": Part((*PYTEST, "tests/e2e/test_draft_rules.py"), {"DRAFT_RULES_DRAFT": ".pipeline/draft_smollm2"}),
     "fuzz": Part((*PYTEST, "tests/link/test_fuzz_console.py", "tests/agent/test_fuzz_agent.py"), {"FUZZ_EFFORT": "40"}),
 }
 
