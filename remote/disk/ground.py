@@ -128,7 +128,9 @@ class Ground:
         if status.st_uid != os.geteuid() or status.st_mode & stat.S_IWOTH or status.st_dev != self.id.device:
             os.close(descriptor)
             raise RequestError(REFUSED, f"{where} is not ours alone: it belongs to the user {status.st_uid}")
-        os.fchmod(descriptor, 0o700 if name == TRASH else 0o755)
+        mode = 0o700 if name == TRASH else 0o755
+        if create and stat.S_IMODE(status.st_mode) != mode:
+            os.fchmod(descriptor, mode)
         return descriptor
 
 
