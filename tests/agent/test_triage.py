@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import random
 import subprocess
 import sys
 import time
@@ -19,6 +20,7 @@ from pipeline.plan.layout import Run as Layout
 from remote.disk import beside
 from remote.disk.survey import Survey, fit
 from remote.protocol.artifacts import KEEP, REVIEW, STALE, TORN, UNKNOWN, Artifact, Size, Verdict
+from remote.protocol.codec import from_wire, to_wire
 from remote.protocol.errors import RequestError
 from remote.protocol.trash import Pin
 
@@ -432,3 +434,59 @@ class holder:  # noqa: N801 - reads as a context
 
     def __exit__(self, *_: object) -> None:
         self._process.communicate()
+
+
+def as_nobody(workspace: Path, name: str) -> Verdict:
+    """The verdict that an agent of an ordinary user comes to, who owns the workspace."""
+    for folder, folders, names in os.walk(workspace):
+        for child in (folder, *(os.path.join(folder, item) for item in (*folders, *names))):
+            os.chown(child, 65534, 65534, follow_symlinks=False)
+    for parent in (workspace, *workspace.parents):
+        if parent.owner() == "root" and parent.stat().st_mode & 0o5 != 0o5:
+            parent.chmod(parent.stat().st_mode | 0o55)
+    verdict(workspace, name)  # everything that is needed is imported
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            os.setgroups([])
+            os.setgid(65534)
+            os.setuid(65534)
+            os.write(writing, json.dumps(to_wire(verdict(workspace, name))).encode())
+        finally:
+            os._exit(0)
+    os.close(writing)
+    os.waitpid(child, 0)
+    with os.fdopen(reading, "rb") as file:
+        return from_wire(Verdict, json.loads(file.read()))
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
+class TestOrdinaryUser:
+    def test_verdicts_are_the_same(self, workspace: Path) -> None:
+        found = as_nobody(workspace, "run/1")
+        assert found.word == STALE and "kernel lease" in text(found, "idle")
+
+    def test_a_holder_that_cannot_be_seen_is_found_by_the_lease(self, workspace: Path) -> None:
+        with holder("import sys; f = open(sys.argv[1])", workspace / "run" / "1" / "model.safetensors"):
+            found = as_nobody(workspace, "run/1")
+        assert found.word == KEEP and "a process that cannot be seen from here" in text(found, "in_use")
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_sizes_are_those_of_du(tmp_path: Path, seed: int) -> None:
+    """Nested artifacts are measured apart; the whole still is what du says."""
+    chance = random.Random(seed)
+    made.run(tmp_path / "run", [1.0, 0.9], best=1, optimizer_bytes=10**9)
+    made.data(tmp_path / "data_x" / "prepared", chance.randint(2, 30), 50_000)
+    for number in range(10):
+        path = tmp_path / chance.choice(["run", "run/0", "data_x", "data_x/prepared/hidden_states"]) / f"more{number}"
+        path.write_bytes(b"x" * chance.randint(0, 50_000))
+    os.link(tmp_path / "run" / "0" / "model.safetensors", tmp_path / "data_x" / "again")
+    os.link(tmp_path / "run" / "0" / "config.json", tmp_path / "run" / "1" / "config2.json")
+    found = {os.path.relpath(item.path, tmp_path): item.size for item in survey(tmp_path).triage().artifacts}
+    for name in ("run", "run/0", "run/1", "data_x", "data_x/prepared", "data_x/prepared/hidden_states"):
+        answer = subprocess.run(["du", "-s", "-B1", tmp_path / name], capture_output=True, text=True, check=True)
+        folders = sum(os.stat(folder).st_blocks * 512 for folder, _, _ in os.walk(tmp_path / name))
+        assert found[name].allocated == int(answer.stdout.split()[0]) - folders, name
+    assert found["run"].exclusive < found["run"].allocated and found["run/0"].exclusive < found["run/0"].allocated
