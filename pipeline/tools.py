@@ -26,18 +26,21 @@ _REASON = re.compile(
 )
 
 
-def speculators(stage: StageRun, arguments: Sequence[str], each: Callable[[], None]) -> None:
+def speculators(
+    stage: StageRun, arguments: Sequence[str], each: Callable[[], None], program: Optional[Sequence[str]] = None
+) -> None:
     """Runs ``speculators ARGUMENTS`` to its end.
 
     Its output goes into the stage's log as it comes; the data sets that it caches stay in the job's directory and go.
 
     :param each: called a few times a second while it runs: to count, to look after the server; what it raises ends the
         command.
+    :param program: what runs the arguments; speculators' own script unless given.
     :raises StageError: when it ends with another code than 0, with the reason from its output.
     :raises Stopped: when the stage was asked to stop; the command was asked first.
     """
     name = arguments[0]
-    argv = [stage.environment.script("speculators"), *arguments]
+    argv = [*(program or (stage.environment.script("speculators"),)), *arguments]
     sys.stdout.write(f"{shlex.join(argv)}\n")
     sys.stdout.flush()
     cache = Path(stage.directory) / "datasets_cache"

@@ -29,6 +29,13 @@ def regenerate(parameters: Mapping[str, Any], run: Run, base: str, model: str) -
     return arguments
 
 
+def regenerating(parameters: Mapping[str, Any], environment: Environment) -> tuple[str, ...]:
+    """What runs ``regenerate``'s arguments: speculators' script, or ours that allows the tokenizer's own code."""
+    if not parameters["trust_remote_code"]:
+        return (environment.script("speculators"),)
+    return (environment.python, "-P", str(Path(__file__).resolve().parents[1] / "trusting.py"))
+
+
 def prepare(parameters: Mapping[str, Any], data: Path, output: Path, render: Optional[str] = None) -> list[str]:
     """``speculators prepare-data``, with the token frequencies that it leaves out unless told.
 
@@ -78,7 +85,8 @@ def synthesize_shown(parameters: Mapping[str, Any], environment: Environment, wo
     if states:
         return server
     base, model = _asked(parameters)
-    return (*server, _tool(environment, regenerate(parameters, _run(parameters, workspace), base, model)))
+    arguments = regenerate(parameters, _run(parameters, workspace), base, model)
+    return (*server, Command((*regenerating(parameters, environment), *arguments)))
 
 
 def prepare_shown(parameters: Mapping[str, Any], environment: Environment, workspace: str) -> tuple[Command, ...]:

@@ -21,6 +21,9 @@ PRESETS = {
 }
 """Names that speculators 0.9.0 knows, with the data set on the hub that each stands for."""
 
+SPLITS = {"ultrachat": "train_sft"}
+"""The split to draw from, where it is not called ``train``."""
+
 _USER, _SYSTEM = ("user", "human"), ("system",)
 _SINGLE = ("prompt", "question", "instruction")
 

@@ -31,6 +31,7 @@ def _work(stage: StageRun) -> None:
         inputs = {**stage.input_of(paths.responses, "synthesize"), "tokenizer": _tokenizer(stage)}
         if stage.fresh(inputs):
             return
+        verifying.check_code(stage)
         stage.phase("select")
         chosen, dropped, tokenized = _select(stage)
         partial = paths.data / ".prepared.new"

@@ -14,6 +14,7 @@ from pipeline import rows
 from pipeline.plan.fingerprint import of_values
 from pipeline.plan.prompts import (
     PRESETS,
+    SPLITS,
     BrokenLine,
     Prompt,
     RowError,
@@ -148,7 +149,7 @@ def _from_preset(stage: StageRun, preset: str) -> Iterator[Found]:
     wanted = DRAWN_FROM * (int(stage.parameters["samples"]) + int(stage.parameters["held_out"]))
     try:
         datasets = importlib.import_module("datasets")
-        stream = datasets.load_dataset(name, split="train", streaming=True)
+        stream = datasets.load_dataset(name, split=SPLITS.get(preset, "train"), streaming=True)
         stream = stream.shuffle(seed=int(stage.parameters["seed"]), buffer_size=SHUFFLE_BUFFER)
         for row in itertools.islice(stream, wanted):
             try:
@@ -164,6 +165,7 @@ def _from_preset(stage: StageRun, preset: str) -> Iterator[Found]:
         raise StageError(
             f"The preset cannot be read from {hub}: {type(error).__name__}: {str(error)[:300]}",
             file=f"{hub}/datasets/{name}",
+            field="parameter source",
             remedy=f"Check the host's way to the hub ({HUB_VARIABLE}), or give source=/path/to/prompts.jsonl.",
             klass="hub",
         ) from None

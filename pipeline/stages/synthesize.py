@@ -73,6 +73,7 @@ def _answered(stage: StageRun) -> set[str]:
 
 
 def _ask(stage: StageRun, wanted: dict[str, rows.Row], kept: int) -> None:
+    verifying.check_code(stage)
     states = bool(stage.parameters["states"])
     concurrency = int(stage.parameters["concurrency"])
     length = data_commands.synthesis_length(stage.parameters, verifying.config(stage).max_positions)
@@ -85,7 +86,8 @@ def _ask(stage: StageRun, wanted: dict[str, rows.Row], kept: int) -> None:
         if states:
             capture.ask(stage, served, [row for key, row in wanted.items() if key not in _answered(stage)], len(wanted))
         else:
-            tools.speculators(stage, _arguments(stage, served), _observer(stage, served, kept, len(wanted)))
+            program = data_commands.regenerating(stage.parameters, stage.environment)
+            tools.speculators(stage, _arguments(stage, served), _observer(stage, served, kept, len(wanted)), program)
 
 
 def _arguments(stage: StageRun, served: Served) -> list[str]:

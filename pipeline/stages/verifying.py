@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 from pipeline import shim
@@ -43,6 +44,26 @@ def config(stage: StageRun) -> VerifierConfig:
             field=error.field,
             remedy="Give the folder of a complete Hugging Face model.",
         ) from None
+
+
+def check_code(stage: StageRun) -> None:
+    """To be called before a tool reads the tokenizer: its own code runs only where that was allowed.
+
+    :raises StageError: when the tokenizer is code of the folder, and nobody has allowed it.
+    """
+    path = Path(folder(stage)) / "tokenizer_config.json"
+    try:
+        code = json.loads(path.read_bytes()).get("auto_map")
+    except (OSError, ValueError, AttributeError):
+        return  # what is wrong with it the tool will say
+    if code and not stage.parameters.get("trust_remote_code"):
+        raise StageError(
+            "The tokenizer is Python code of the model's folder.",
+            file=str(path),
+            field="auto_map",
+            remedy="Look at that code, then allow it: trust_remote_code=true.",
+            klass="remote_code",
+        )
 
 
 def plain_folder(stage: StageRun) -> str:
