@@ -25,6 +25,9 @@ def main() -> int:
         write(f"  {rates}\n")
     write("\nDisk (budget: scan within twice du -s, refresh 1 ms CPU, 60 MB)\n")
     write(f"  {disk.run()}\n")
+    write("\nA vLLM log of 1 GB (budget: 20 s and 60 MB, then 1 % of a core)\n")
+    for figure in explain_log.run():
+        write(f"  {figure}\n")
     return 0
 
 

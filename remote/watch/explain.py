@@ -79,8 +79,7 @@ class Explainer:
     def end(self) -> None:
         """To be called after the last block: a last line may have no end."""
         self._read(self._sieve.flush())
-        if self._sieve.serving:
-            self._clock = clock.read_line(self._clock, decoded(self._sieve.last_line))
+        self._clock = clock.read_line(self._clock, decoded(self._sieve.last_line))
 
     def explain(self, code: Optional[int] = None, signal: Optional[int] = None, kernel: str = "") -> Explanation:
         """What was read.
