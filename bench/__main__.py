@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from bench import connect, disk, get, screen
+from bench import connect, disk, explain_log, get, screen
 
 
 def main() -> int:

@@ -58,7 +58,8 @@ def requests() -> Iterator[bytes]:
             f'(APIServer pid=7) INFO:     127.0.0.1:{40000 + number % 20000} - "POST /v1/completions HTTP/1.1" 200 OK\n'
             if number % 50
             else "(APIServer pid=7) INFO 11-30 19:21:35 [loggers.py:257] Engine 000: Avg prompt throughput: 8.4 "
-            "tokens/s, Avg generation throughput: 301.7 tokens/s, Running: 12 reqs, Waiting: 0 reqs, GPU KV cache usage: 3.1%\n"
+            "tokens/s, Avg generation throughput: 301.7 tokens/s, Running: 12 reqs, Waiting: 0 reqs, GPU KV cache "
+            "usage: 3.1%, Prefix cache hit rate: 0.0%\n"
         ).encode()
 
 
