@@ -12,7 +12,7 @@ from pipeline.plan.draft_rules.facts import CONVENTIONS, Draft, Verifier
 from pipeline.plan.draft_rules.finding import Finding
 from pipeline.plan.draft_rules.folder import LocalFolder
 from pipeline.plan.draft_rules.reading import read_draft, read_verifier
-from pipeline.plan.draft_rules.view import architecture, view
+from pipeline.plan.draft_rules.view import MOST, architecture, view
 from remote.protocol.errors import BAD_ARGUMENT, FAILED, NOT_FOUND, RequestError
 from remote.protocol.validation import DraftFinding, DraftValidation
 
@@ -37,11 +37,11 @@ def validate(
     return DraftValidation(
         path=draft.path,
         format=draft.format,
-        architecture=architecture(draft.config),
+        architecture=architecture(draft.config)[:MOST],
         tensors=len(draft.tensors),
         parameters=sum(math.prod(tensor.shape) for tensor in draft.tensors.values()),
         weight_bytes=sum(tensor.bytes for tensor in draft.tensors.values()),
-        layer_ids=seen.ids or seen.nested,
+        layer_ids=(seen.ids or seen.nested)[:MOST],
         vocabulary=seen.vocabulary,
         draft_vocabulary=seen.draft_vocabulary,
         verifier=their_config.path if their_config else None,

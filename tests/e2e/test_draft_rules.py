@@ -1,7 +1,8 @@
 """What real vLLM makes of a draft that is broken in one way, and that the validator names it.
 
-``DRAFT_RULES_DRAFT`` names another draft than the small one, trained for the verifier ``DRAFT_RULES_VERIFIER`` (by default
-SmolLM2): the soak. How much a real draft loses by a defect is then printed; that nothing makes it better is asserted.
+``DRAFT_RULES_DRAFT`` names another draft than the small one, trained for the verifier ``DRAFT_RULES_VERIFIER`` (SmolLM2
+where it is absent): the soak. How much a real draft loses by a defect is then printed; that nothing makes it better is
+asserted.
 """
 
 from __future__ import annotations

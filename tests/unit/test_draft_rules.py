@@ -15,7 +15,7 @@ from pipeline.plan.draft_rules import values
 from pipeline.plan.draft_rules.catalogue import ERROR, LEVELS, NOTE, RULES
 from pipeline.plan.draft_rules.checks import check, errors, not_judged
 from pipeline.plan.draft_rules.facts import SGLANG, VLLM, Sample, Verifier
-from pipeline.plan.draft_rules.finding import Finding
+from pipeline.plan.draft_rules.finding import EVIDENCE_LENGTH, Finding
 from pipeline.plan.draft_rules.fixing import default_target, fix
 from pipeline.plan.draft_rules.folder import LocalFolder
 from pipeline.plan.draft_rules.reading import SMALL_BYTES, read_draft
@@ -197,13 +197,28 @@ def test_hostile_configs_never_raise(tmp_path: Path) -> None:
             {"speculators_config": 5, "transformer_layer_config": [], AUX: [1.5]},
             {"speculators_config": {"verifier": {"name_or_path": 7}}},
             {"num_attention_heads": 0, "hidden_size": -1, "vocab_size": 10**30, "draft_vocab_size": True},
-            {"num_hidden_layers": 3, "rope_parameters": 4, "rope_theta": "1e4", "use_cache": "no"},
+            {
+                "num_hidden_layers": 10**9,
+                "fc_norm": True,
+                "num_aux_hidden_states": 10**9,
+                "rope_parameters": 4,
+                "rope_theta": "1e4",
+                "use_cache": "no",
+            },
         )
     ):
         draft, verifier = small()
         draft.config = config
         findings(draft, tmp_path / str(place), verifier)
         findings(draft, tmp_path / f"{place} alone", {"text_config": 3, "architectures": 1})
+
+
+def test_findings_stay_short_whatever_the_folder_holds(tmp_path: Path) -> None:
+    draft, _ = small()
+    for number in range(300):
+        draft.tensors[f"{'x' * 2000}{number}"] = Tensor("BF16", (1,), b"\xc0\x7f")
+    found = findings(draft, tmp_path)
+    assert len(found) < 10 and all(len(finding.evidence) <= EVIDENCE_LENGTH for finding in found)
 
 
 def test_large_tensors_are_sampled_and_small_ones_read_whole(tmp_path: Path) -> None:

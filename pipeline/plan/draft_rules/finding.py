@@ -7,6 +7,9 @@ from typing import Optional
 
 from pipeline.plan.draft_rules.catalogue import RULES, Rule
 
+EVIDENCE_LENGTH = 400
+"""Characters: names of tensors and paths are the folder's own and may be of any length."""
+
 
 @dataclass(frozen=True)
 class Finding:
@@ -28,4 +31,6 @@ class Finding:
 
 def found(rule: str, evidence: str, level: Optional[str] = None) -> Finding:
     """A finding at the rule's level, or at another one."""
+    if len(evidence) > EVIDENCE_LENGTH:
+        evidence = evidence[: EVIDENCE_LENGTH - 1] + "…"
     return Finding(rule, level or RULES[rule].level, evidence)

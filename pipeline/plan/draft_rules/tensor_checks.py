@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from pipeline.plan.draft_rules.catalogue import ERROR
 from pipeline.plan.draft_rules.facts import Draft, Sample
@@ -25,8 +25,7 @@ def check(draft: Draft, seen: View) -> Iterator[Finding]:
     yield from _missing(there, wanted, seen)
     yield from _strangers(draft, wanted, seen)
     yield from _shapes(there, wanted, draft, seen)
-    for name, sample in sorted(draft.samples.items()):
-        yield from _values(name, sample)
+    yield from _values(draft.samples)
 
 
 def _missing(there: dict[str, tuple[int, ...]], wanted: dict[str, Shape], seen: View) -> Iterator[Finding]:
@@ -34,13 +33,18 @@ def _missing(there: dict[str, tuple[int, ...]], wanted: dict[str, Shape], seen: 
         yield found("R2", "no tensor is called fc.weight")
     if "lm_head.weight" not in there and seen.reduced:
         yield found("R3", f"no lm_head.weight; {seen.draft_vocabulary} of {seen.vocabulary} tokens are drafted")
-    for name in sorted(set(wanted) - set(there) - set(_OWN)):
-        yield found("R6" if "norm" in name else "R4", f"no tensor is called {name}")
+    lacking = sorted(set(wanted) - set(there) - set(_OWN))
+    for rule, names in (
+        ("R4", [name for name in lacking if "norm" not in name]),
+        ("R6", [name for name in lacking if "norm" in name]),
+    ):
+        if names:
+            yield found(rule, f"no tensor is called {listed(names)}")
 
 
 def _strangers(draft: Draft, wanted: dict[str, Shape], seen: View) -> Iterator[Finding]:
     """Tensors that this config has no place for."""
-    unknown = []
+    unknown, spare = [], []
     for name in sorted(draft.tensors):
         plain = layer_name(name)
         if plain in wanted or plain == "d2t" or plain.endswith(".bias") or any(word in plain for word in _FREE):
@@ -50,9 +54,11 @@ def _strangers(draft: Draft, wanted: dict[str, Shape], seen: View) -> Iterator[F
                 "R7", f"input_norm.weight {list(draft.tensors[name].shape)} is there; norm_before_fc is not true"
             )
         elif plain.startswith("fc_norm."):
-            yield found("R8", f"{name} is there; fc_norm is not true at the top level", ERROR)
+            spare.append(name)
         elif not (seen.family == OTHER and plain.startswith("layers.")):
             unknown.append(name)
+    if spare:
+        yield found("R8", f"{listed(spare)} there; fc_norm is not true at the top level", ERROR)
     if unknown:
         yield found("R22", listed(unknown))
 
@@ -81,12 +87,17 @@ def _shapes(there: dict[str, tuple[int, ...]], wanted: dict[str, Shape], draft: 
         yield found("R18", listed(wrong))
 
 
-def _values(name: str, sample: Sample) -> Iterator[Finding]:
-    looked = f"{'all' if sample.whole else 'the sampled'} {sample.values} values"
-    if sample.bad:
-        yield found("R5", f"{name}: {sample.bad} of {looked} are NaN or infinite")
-    elif sample.zero and not name.endswith(".bias"):
-        yield found("R5", f"{name}: {looked} are 0")
+def _values(samples: Mapping[str, Sample]) -> Iterator[Finding]:
+    bad, zero = [], []
+    for name, sample in sorted(samples.items()):
+        looked = f"{'all' if sample.whole else 'the sampled'} {sample.values} values"
+        if sample.bad:
+            bad.append(f"{name}: {sample.bad} of {looked} are NaN or infinite")
+        elif sample.zero and not name.endswith(".bias"):
+            zero.append(f"{name}: {looked} are 0")
+    for found_here in (bad, zero):
+        if found_here:
+            yield found("R5", listed(found_here))
 
 
 def reads_states(seen: View) -> bool:

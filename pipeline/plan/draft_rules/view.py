@@ -30,6 +30,9 @@ ARCHITECTURES = {
 }
 """Of the registry of vLLM 0.32, and the family whose tensors are known here."""
 
+MOST = 64
+"""Layers, states, letters of a name: no draft has more of them, and a config may say anything."""
+
 DEFAULT_STATES = 3
 """How many states vLLM takes fc to read where neither num_aux_hidden_states nor eagle_config says it."""
 
@@ -119,11 +122,11 @@ def expected(seen: View) -> dict[str, Shape]:
     if seen.norms["norm_before_fc"]:
         shapes["input_norm.weight"] = (states,)
     if seen.norms["fc_norm"]:
-        shapes.update({f"fc_norm.{number}.weight": (seen.target_hidden,) for number in range(seen.states)})
+        shapes.update({f"fc_norm.{number}.weight": (seen.target_hidden,) for number in range(min(seen.states, MOST))})
     if seen.reduced:
         shapes["d2t"] = (seen.draft_vocabulary,)
     if seen.family != OTHER:
-        for index in range(positive(seen.layer.get("num_hidden_layers")) or 1):
+        for index in range(min(positive(seen.layer.get("num_hidden_layers")) or 1, MOST)):
             shapes.update(_layer_shapes(seen, index))
     return shapes
 
