@@ -25,14 +25,15 @@ LINES_A_SECOND, FOLLOWED_SECONDS = 100, 20.0
 
 @dataclass(frozen=True)
 class Reading:
-    """Of one log: seconds and the process's largest resident memory in bytes."""
+    """Of one log: seconds by the clock and of CPU, and the process's largest resident memory in bytes."""
 
     name: str
     seconds: float
+    cpu: float
     resident: int
 
     def __str__(self) -> str:
-        return f"{self.name:52}  {self.seconds:5.1f} s  {self.resident / 1e6:5.1f} MB resident"
+        return f"{self.name:52}  {self.seconds:5.1f} s  {self.cpu:5.1f} s CPU  {self.resident / 1e6:5.1f} MB resident"
 
 
 @dataclass(frozen=True)
@@ -104,7 +105,8 @@ def read(name: str, path: Path, megabytes: int) -> Reading:
     process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL)
     _, _, usage = os.wait4(process.pid, 0)
     process.returncode = 0
-    return Reading(f"{megabytes} MB: {name}", time.monotonic() - began, usage.ru_maxrss * 1024)
+    cpu = usage.ru_utime + usage.ru_stime
+    return Reading(f"{megabytes} MB: {name}", time.monotonic() - began, cpu, usage.ru_maxrss * 1024)
 
 
 def follow(folder: Path) -> Following:
@@ -133,5 +135,5 @@ def run(megabytes: int = MEGABYTES) -> list[Reading | Following]:
 
 
 if __name__ == "__main__":
-    for line in run(*map(int, sys.argv[1:])):
-        sys.stdout.write(f"{line}\n")
+    for figure in run(*map(int, sys.argv[1:])):
+        sys.stdout.write(f"{figure}\n")

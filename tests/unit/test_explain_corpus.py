@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 
 import pytest
+from fixtures.vllm_corpus import Log, corpus
 from fixtures.vllm_log_cases import BREAKDOWNS, VERSIONS
-from fixtures.vllm_logs import Log, corpus
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
