@@ -55,9 +55,7 @@ pipeline: $(PIPELINE)/.ready  ## the pinned CPU environment (3.7 GB) and the qui
 # pip, not uv: where a local wheel of torch's CPU build is offered, pip takes it. Elsewhere plain torch is a CUDA build.
 $(PIPELINE)/.ready: pipeline/requirements-cpu.txt pipeline/verifier.py
 	mkdir -p $(PIPELINE)
-	$(PYTHON) -m venv $(PIPELINE)/ml
-	$(PIPELINE)/ml/bin/python -m pip install -q torch==2.13.0
-	$(PIPELINE)/ml/bin/python -m pip install -q --no-deps -r pipeline/requirements-cpu.txt
+	$(PYTHON) -m pipeline.environments cpu $(PIPELINE)/ml
 	rm -rf $(VERIFIER)
 	$(PIPELINE)/ml/bin/python -m pipeline.verifier $(VERIFIER)
 	touch $@

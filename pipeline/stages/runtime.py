@@ -12,6 +12,7 @@ import errno
 import fcntl
 import json
 import os
+import resource
 import signal
 import sys
 import threading
@@ -33,6 +34,7 @@ from pipeline.stages.errors import StageError, Stopped, Told
 
 EXIT_FAILED = 1
 EXIT_STOPPED = 128 + signal.SIGTERM
+OPEN_FILES = 65536
 COUNT_SECONDS = 0.5
 """Counts that come faster are left out, but for the last of a phase."""
 
@@ -319,6 +321,7 @@ class StageRun:
     def __enter__(self) -> StageRun:
         signal.signal(signal.SIGTERM, self._terminate)
         signal.signal(signal.SIGINT, self._terminate)
+        _raise_open_files()
         with contextlib.suppress(OSError):
             self._ballast.write_bytes(bytes(BALLAST_BYTES))
         return self
@@ -398,6 +401,14 @@ def _from_os(error: OSError) -> StageError:
         else "Check the path on the host.",
         klass="disk_full" if full else "file",
     )
+
+
+def _raise_open_files() -> None:
+    """As many open files as the hard limit allows, for us and our children: preflight looks at that one only."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = OPEN_FILES if hard == resource.RLIM_INFINITY else min(OPEN_FILES, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def _present(path: str, facts: Mapping[str, Any]) -> Optional[str]:

@@ -324,3 +324,25 @@ def test_a_verifier_that_is_not_there(workspace: Workspace) -> None:
     assert ended.failure is not None and "It is no folder" in ended.failure.cause
     ended = workspace.run("vocab")
     assert ended.failure is not None and ended.failure.where == "parameter verifier"
+
+
+def test_a_stage_opens_as_many_files_as_the_hard_limit_allows(workspace: Workspace) -> None:
+    import resource
+
+    fifo = workspace.root / "slow.jsonl"
+    os.mkfifo(fifo)
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (256, before[1]))
+    try:
+        process, directory = workspace.start("prompts", source=str(fifo), samples=3)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+    try:
+        lock = workspace.run_of().locks / "data_1k.lock"
+        wait_for(lambda: lock.exists() and directory.name in lock.read_text(), process)
+        limits = Path(f"/proc/{process.pid}/limits").read_text()
+        soft = next(line.split()[3] for line in limits.splitlines() if line.startswith("Max open files"))
+        assert int(soft) == min(65536, before[1])
+    finally:
+        process.kill()
+        process.wait()
