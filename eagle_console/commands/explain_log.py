@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import gzip
 import os
-import stat
 import sys
+import zlib
 from pathlib import Path
 from typing import IO
 
@@ -48,14 +48,14 @@ def read(path: str) -> Explainer:
             _feed(explainer, sys.stdin.buffer)
             return explainer
         with open(path, "rb") as file:
-            if file.read(2) == _GZIP:
-                file.seek(0)
+            if file.peek(2)[:2] == _GZIP:
                 with gzip.open(file) as unpacked:
                     _feed(explainer, unpacked)
                 return explainer
-            file.seek(_begin_of_last_start(file) if stat.S_ISREG(os.fstat(file.fileno()).st_mode) else 0)
+            if file.seekable():
+                file.seek(_begin_of_last_start(file))
             _feed(explainer, file)
-    except (OSError, EOFError) as error:
+    except (OSError, EOFError, zlib.error) as error:
         raise UsageError(f"{path}: {getattr(error, 'strerror', None) or error}") from None
     return explainer
 
@@ -76,17 +76,20 @@ def _begin_of_last_start(file: IO[bytes]) -> int:
         block = file.read(end - begin + overlap)
         last = max(block.rfind(mark) for mark in START_MARKS)
         if last >= 0:
-            return _line_begin(file, max(0, begin + last - START_WITHIN))
+            return _first_mark_near(file, begin + last)
         end = begin
     return 0
 
 
-def _line_begin(file: IO[bytes], offset: int) -> int:
-    if offset == 0:
+def _first_mark_near(file: IO[bytes], last: int) -> int:
+    """The beginning of the line of the first start mark near the last one: a start has several."""
+    begin = max(0, last - START_WITHIN)
+    if begin == 0:
         return 0
-    file.seek(offset)
-    file.readline(BLOCK_BYTES)
-    return file.tell()
+    file.seek(begin)
+    window = file.read(last - begin) + START_MARKS[0]
+    first = min(place for place in (window.find(mark) for mark in START_MARKS) if place >= 0)
+    return begin + window.rfind(b"\n", 0, first) + 1
 
 
 def _oom_kill(path: str) -> str:
