@@ -1,4 +1,4 @@
-"""The exact lines of the three kinds of server on 8 GPUs with Kimi-K2.5's numbers, and of stages that use a running one."""
+"""The exact lines of the three kinds of server on 8 GPUs for Kimi-K2.5, and of stages that use a running one."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ EXTRACTION = (
     """ --speculative-config '{"method": "extract_hidden_states", "num_speculative_tokens": 1, "draft_model_config":"""
     """ {"hf_config": {"eagle_aux_hidden_state_layer_ids": [2, 30, 58, 61]}}}'"""
     """ --kv-transfer-config '{"kv_connector": "ExampleHiddenStatesConnector", "kv_role": "kv_producer","""
-    """ "kv_connector_extra_config": {"shared_storage_path": "/data/.eagle_console/states", "num_writer_threads": 8}}'"""
+    """ "kv_connector_extra_config": {"shared_storage_path": "/data/.eagle_console/states","""
+    """ "num_writer_threads": 8}}'"""
 )
 DRAFT = """ --speculative-config '{"model": "/data/draft_1k", "method": "eagle3", "num_speculative_tokens": 3}'"""
 
