@@ -47,6 +47,7 @@ def end(watch: Watch, main: ProcessId, requested_by: str) -> None:
     """Ends it and writes into the watched record what happened; returns when nothing is left or can be done."""
     record = watch.record
     left = LeftOver((main, *record.processes), _NO_SESSION)
+    left.members()  # what descends from it must be known before it ends and leaves orphans
     said = [f"stop requested by {requested_by or 'someone'}"]
 
     def report(number: int, reached: Sequence[ProcessId]) -> None:

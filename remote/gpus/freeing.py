@@ -168,18 +168,15 @@ class Freeing:
         return outcomes + _jobs_ended(jobs)
 
     def _settled(self, before: GpuSnapshot, touched: Collection[int]) -> tuple[FreedGpu, ...]:
-        """The GPUs once their memory is back, or once it has not come for long enough."""
+        """The GPUs once their memory is back or other processes alone hold it, or once it has not come for too long."""
         began = time.monotonic()
         while True:
             after = self._snapshot()
             waited = time.monotonic() - began
-            used = {gpu.index: gpu.memory_used for gpu in after.gpus}
-            if touched and waited < READING_SECONDS:
-                time.sleep(_TURN)
-            elif not any(used.get(index) for index in touched) or waited > self._settle_seconds:
+            unclaimed = any(gpu.memory_used and not gpu.processes for gpu in after.gpus if gpu.index in touched)
+            if not touched or (waited > READING_SECONDS and not unclaimed) or waited > self._settle_seconds:
                 break
-            else:
-                time.sleep(_TURN)
+            time.sleep(_TURN)
         found, evidence = self._holders(after), _evidence()
         previous = {gpu.index: gpu.memory_used for gpu in before.gpus}
         return tuple(
@@ -220,7 +217,9 @@ class _Program:
         self.holders: list[GpuHolder] = []
         self._main = main
         self._killed = False
-        self._ending = Ending(main, LeftOver(members, _NO_SESSION).members, self._report)
+        left = LeftOver(members, _NO_SESSION)
+        left.members()  # what descends from it must be known before it ends and leaves orphans
+        self._ending = Ending(main, left.members, self._report)
         self._ending.ask(time.monotonic(), GRACE_SECONDS)
 
     def step(self) -> bool:
