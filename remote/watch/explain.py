@@ -132,6 +132,8 @@ class Explainer:
             self._model = model["model"]
         at = self._clock.now - self._begun_at
         self._load = vllm_load.read_line(self._load, line, at)
+        if not self._load.phases and wording.SERVING.match(lines.parse(line).message):
+            self._load = replace(self._load, startup_complete=True)  # the log begins after the start
         self._scan = failures.read_line(self._scan, line)
         if self._complete_at is None and self._load.startup_complete:
             self._complete_at = at

@@ -81,7 +81,7 @@ def read_line(state: LoadState, line: str, at: float) -> LoadState:
         return _read_bar(replace(state, open_text=""), bar["description"], bar["done"], bar["total"], bar["rate"], at)
     if wording.STARTED.match(message):
         return replace(_enter(state, wording.SERVER, at), startup_complete=True, detail="waiting for /health")
-    if wording.SERVING.match(message):
+    if state.phases and wording.SERVING.match(message):
         return replace(state, startup_complete=True, detail="it serves requests", open_text="")
     if record.level or record.role:
         return _read_message(state, message, at, len(line) >= _SHORTEST_WRAPPED)
