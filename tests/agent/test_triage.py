@@ -106,6 +106,12 @@ class TestStory:
         words = {name: verdict(workspace, name).word for name in ("output_1k", "data_1k", "output_test", "data_2k")}
         assert words == {"output_1k": KEEP, "data_1k": KEEP, "output_test": STALE, "data_2k": REVIEW}
 
+    @pytest.mark.parametrize("loss", [1.897, 2.5])
+    def test_a_newer_run_that_did_no_better_supersedes_nothing(self, workspace: Path, loss: float) -> None:
+        metrics = workspace / "output_2k" / "2" / "val_metrics.json"
+        metrics.write_text(json.dumps({"loss_epoch": loss}))
+        assert verdict(workspace, "output_1k").word == KEEP and verdict(workspace, "data_1k").word != STALE
+
     def test_another_verifier_supersedes_nothing(self, workspace: Path) -> None:
         path = workspace / "output_2k" / "run.yaml"
         path.write_text(path.read_text().replace("Kimi-K2.5", "Another"))
