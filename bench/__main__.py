@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from bench import connect, disk, explain_log, get, screen
+from bench import connect, deleting, disk, explain_log, get, screen
 
 
 def main() -> int:
@@ -28,6 +28,9 @@ def main() -> int:
     write("\nA vLLM log of 1 GB (budget: 20 s and 60 MB, then 1 % of a core)\n")
     for figure in explain_log.run():
         write(f"  {figure}\n")
+    write("\nDeleting eight checkpoints of 56 files (budget: commit 250 ms, an opener waits 50 ms)\n")
+    for cost in deleting.run():
+        write(f"  {cost}\n")
     return 0
 
 

@@ -150,6 +150,12 @@ def test_a_parent_that_became_a_link_is_not_followed(bench: Bench) -> None:
     bench.run.symlink_to(bench.workspace / "away")
     assert "symbolic link" in refusal(prune, engine, plan).message
     assert (bench.workspace / "away" / "0").exists()
+    fill(bench.workspace / "deep" / "out" / "0")
+    plan = engine.plan(["deep/out/0"], LEVEL_WHOLE)
+    (bench.workspace / "deep").rename(bench.workspace / "elsewhere")
+    (bench.workspace / "deep").symlink_to("elsewhere")  # it leads to the very inode that was planned
+    assert "symbolic link" in refusal(prune, engine, plan).message
+    assert (bench.workspace / "elsewhere" / "out" / "0").exists()
 
 
 @pytest.mark.parametrize(
