@@ -42,8 +42,8 @@ def run() -> Iterator[str]:
         for number in range(CHECKPOINTS):
             checkpoint = workspace / "run" / str(number)
             checkpoint.mkdir(parents=True)
-            for name in range(FILES):
-                (checkpoint / f"file{name}").write_bytes(os.urandom(100_000))
+            for file in range(FILES):
+                (checkpoint / f"file{file}").write_bytes(os.urandom(100_000))
         engine = Deletion(Policy(False, "", (str(workspace),), str(workspace)))
         paths = [f"run/{number}" for number in range(CHECKPOINTS)]
         times: dict[str, list[float]] = {"plan": [], "prune": [], "undo": []}
