@@ -107,7 +107,7 @@ def test_another_storage_tier_is_met_within_its_first_starts(scale: float, tail:
     rng = random.Random(f"{scale} {tail}")
     errors, coverage = medians([*STARTS, *(other_tier(start, scale, tail, rng) for start in STARTS)], len(STARTS))
     assert all(own < other for own, other in zip(errors["ours"], errors["tqdm"]))
-    assert sum(errors["ours"]) < 1.02 * sum(errors["reference"]), "where what follows the weights is all there is"
+    assert sum(errors["ours"]) < 1.1 * sum(errors["reference"]), "where what follows the weights is all there is"
     assert scale == 0.2 or sum(errors["ours"]) < 0.7 * sum(errors["reference"])
     assert coverage >= 0.75
 
