@@ -17,7 +17,7 @@ from eagle_console.output import Output
 from remote.watch.explain import START_MARKS, START_WITHIN, Explainer, Explanation
 from remote.watch.kernel import oom_kill
 
-BLOCK_BYTES = 1024 * 1024
+BLOCK_BYTES = 512 * 1024
 _GZIP = b"\x1f\x8b"
 
 

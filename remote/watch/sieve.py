@@ -16,6 +16,7 @@ _SUSPECT = re.compile(
     rb"rror|xception|[Kk]illed|Terminated|CANCELLED|fault|ut of memory|OutOfMemory|died|CUBLAS|[Tt]imed out|[Tt]imeout"
     rb"|NCCL|nccl|Watchdog|recvValue|TCPStore|No space|quota|No available|shutdown|Interrupt|Exit"
 )
+_TOLD_AT_INFO = (b"version ", b" engine (v", b"hut")
 _OF_REQUEST = b"Exception in ASGI application"
 _OF_TRACEBACK = re.compile(rb" |Traceback|During handling|The above|[\w.]+(?:Error|Exception)\b|$")
 
@@ -72,16 +73,17 @@ class Sieve:
         return [line[: self._max] for line in passed]
 
     def _of_serving(self, lines: list[bytes]) -> list[bytes]:
-        rare = [
-            line
-            for line in lines
-            if b"INFO" not in line or b"version " in line or b" engine (v" in line or b"hut" in line
-        ]
+        rare = [line for line in lines if b"INFO" not in line]
+        whole = b"\n".join(lines)
+        if any(word in whole for word in _TOLD_AT_INFO):
+            rare = [line for line in lines if b"INFO" not in line or any(word in line for word in _TOLD_AT_INFO)]
         passed = []
         for line in rare:
+            if self._in_request and (line[:1] == b" " or _OF_TRACEBACK.match(line)):
+                continue
             if _OF_REQUEST in line:
                 self._in_request = True
-            elif not (self._in_request and _OF_TRACEBACK.match(line)):
+            else:
                 self._in_request = False
                 if b"INFO" in line or _SUSPECT.search(line):
                     passed.append(line)
