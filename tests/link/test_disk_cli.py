@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +23,8 @@ from eagle_console.link.supervisor import Supervisor
 from eagle_console.tui.app import ConsoleApp
 from eagle_console.tui.screens.prune_dialog import PruneDialog
 from eagle_console.tui.widgets.table import Table
+
+SECONDS = 60.0
 
 Tree = dict[str, tuple[int, int]]
 """Inode and size of every file, by its path."""
@@ -159,11 +162,10 @@ def test_refusals_change_nothing(box: Box) -> None:
 
 
 async def until(pilot: Pilot[Any], holds: Callable[[], object]) -> None:
-    for _ in range(1000):
-        if holds():
-            return
+    deadline = time.monotonic() + SECONDS
+    while not holds():
+        assert time.monotonic() < deadline, [str(table.border_title) for table in pilot.app.screen.query(Table)]
         await pilot.pause(0.02)
-    raise AssertionError("the expected state never came")
 
 
 async def test_one_key_on_a_run_prunes_it_and_u_brings_it_back(box: Box, monkeypatch: pytest.MonkeyPatch) -> None:
