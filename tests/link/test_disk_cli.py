@@ -164,7 +164,8 @@ def test_refusals_change_nothing(box: Box) -> None:
 async def until(pilot: Pilot[Any], holds: Callable[[], object]) -> None:
     deadline = time.monotonic() + SECONDS
     while not holds():
-        assert time.monotonic() < deadline, [str(table.border_title) for table in pilot.app.screen.query(Table)]
+        said = [note.message for note in pilot.app._notifications]
+        assert time.monotonic() < deadline, (said, [str(table.border_title) for table in pilot.app.screen.query(Table)])
         await pilot.pause(0.02)
 
 
@@ -180,10 +181,12 @@ async def test_one_key_on_a_run_prunes_it_and_u_brings_it_back(box: Box, monkeyp
         await pilot.press("4")
         await until(pilot, lambda: app.screen.query_one("#checkpoint-table", Table).plain.count("\n") == 9)
         await pilot.press("D")
-        await until(pilot, lambda: isinstance(app.screen, PruneDialog))
+        await until(pilot, lambda: isinstance(app.screen, PruneDialog) and app.focused is not None)
         for field in app.screen.query(Input):  # a file system of a weaker proof
             field.value = app.screen._plan.confirm  # type: ignore[attr-defined]
-        app.screen.query_one("#accept").focus()
+        accept = app.screen.query_one("#accept")
+        accept.focus()
+        await until(pilot, lambda: app.focused is accept)
         await pilot.press("enter")
         await until(pilot, lambda: any("u undoes" in note.message for note in app._notifications))
         left = {path.name for path in (box.workspace / "output_1k").iterdir() if path.name.isdigit()}

@@ -78,7 +78,7 @@ async def test_another_run_is_asked_for_when_it_is_chosen() -> None:
         asked = [args["dir"] for args in app.fake.session.asked_for("checkpoints")]
         assert asked[-1] == f"{records.WORKSPACE}/output_test"
         await press(pilot, "D")
-        await until(pilot, lambda: isinstance(app.screen, PruneDialog))
+        await until(pilot, lambda: isinstance(app.screen, PruneDialog) and app.focused is not None)
         assert app.fake.session.asked_for("plan_prune")[-1]["dir"].endswith("output_test"), "marks end with their run"
 
 
@@ -87,7 +87,7 @@ async def test_one_key_prunes_a_run_and_another_undoes_it() -> None:
     async with app.run_test(size=SIZE) as pilot:
         await opened(app, pilot, "4")
         await press(pilot, "D")
-        await until(pilot, lambda: isinstance(app.screen, PruneDialog))
+        await until(pilot, lambda: isinstance(app.screen, PruneDialog) and app.focused is not None)
         assert app.fake.session.asked_for("plan_prune") == [
             {"policy": "recommended", "dir": records.RUN, "level": "whole"}
         ]
@@ -113,7 +113,7 @@ async def test_enter_on_the_dialog_cancels() -> None:
     async with app.run_test(size=SIZE) as pilot:
         await opened(app, pilot, "4")
         await press(pilot, "D")
-        await until(pilot, lambda: isinstance(app.screen, PruneDialog))
+        await until(pilot, lambda: isinstance(app.screen, PruneDialog) and app.focused is not None)
         await press(pilot, "enter")
         assert not isinstance(app.screen, PruneDialog) and not app.fake.session.asked_for("prune")
 
@@ -124,12 +124,12 @@ async def test_t_plans_the_other_level() -> None:
     async with app.run_test(size=SIZE) as pilot:
         await opened(app, pilot, "4")
         await press(pilot, "D")
-        await until(pilot, lambda: isinstance(app.screen, PruneDialog))
+        await until(pilot, lambda: isinstance(app.screen, PruneDialog) and app.focused is not None)
         assert "trim" in app.screen.query_one("#plan-lines").render().plain  # type: ignore[attr-defined]
         app.fake.session.answers["plan_prune"] = records.plan()
         await press(pilot, "t")
         await until(pilot, lambda: len(app.fake.session.asked_for("plan_prune")) == 2)
-        await until(pilot, lambda: isinstance(app.screen, PruneDialog))
+        await until(pilot, lambda: isinstance(app.screen, PruneDialog) and app.focused is not None)
         assert [args["level"] for args in app.fake.session.asked_for("plan_prune")] == ["trim", "whole"]
 
 
@@ -139,7 +139,7 @@ async def test_a_weaker_proof_names_what_cannot_be_seen_and_wants_a_name() -> No
     async with app.run_test(size=SIZE) as pilot:
         await opened(app, pilot, "4")
         await press(pilot, "D")
-        await until(pilot, lambda: isinstance(app.screen, PruneDialog))
+        await until(pilot, lambda: isinstance(app.screen, PruneDialog) and app.focused is not None)
         assert "other NFS clients" in app.screen.query_one("#plan-summary").render().plain  # type: ignore[attr-defined]
         assert app.screen.query_one("#accept", Button).disabled
         await press(pilot, *"output_2k", "enter")
@@ -157,7 +157,7 @@ async def test_a_plan_of_nothing_says_why_and_cannot_be_accepted() -> None:
     async with app.run_test(size=SIZE) as pilot:
         await opened(app, pilot, "4")
         await press(pilot, "D")
-        await until(pilot, lambda: isinstance(app.screen, PruneDialog))
+        await until(pilot, lambda: isinstance(app.screen, PruneDialog) and app.focused is not None)
         text = app.screen.query_one("#plan-lines").render().plain  # type: ignore[attr-defined]
         assert "Nothing goes" in text and "pid 4711" in text
         assert app.screen.query_one("#accept", Button).disabled
@@ -170,14 +170,14 @@ async def test_what_the_host_refuses_is_told() -> None:
     async with app.run_test(size=SIZE) as pilot:
         await opened(app, pilot, "4")
         await press(pilot, "D")
-        await until(pilot, lambda: isinstance(app.screen, PruneDialog))
+        await until(pilot, lambda: isinstance(app.screen, PruneDialog) and app.focused is not None)
         await press(pilot, "right", "enter")
         await until(pilot, lambda: "the plan has expired. plan again" in said(app))
         items = records.receipt().items
         partly = replace(items[0], state=ROLLED_BACK, problem="it was opened meanwhile")
         app.fake.session.answers["prune"] = records.receipt(items=(partly, *items[1:]))
         await press(pilot, "D")
-        await until(pilot, lambda: isinstance(app.screen, PruneDialog))
+        await until(pilot, lambda: isinstance(app.screen, PruneDialog) and app.focused is not None)
         await press(pilot, "right", "enter")
         await until(pilot, lambda: "output_1k/0: rolled back: it was opened meanwhile" in said(app))
         assert "6 items in the trash" in said(app)
@@ -197,7 +197,7 @@ async def test_marks_add_up_and_are_what_is_planned() -> None:
         await press(pilot, "space")
         assert "/tmp/core stays: deleted, held open by pid 4711" in said(app)
         await press(pilot, "D")
-        await until(pilot, lambda: isinstance(app.screen, PruneDialog))
+        await until(pilot, lambda: isinstance(app.screen, PruneDialog) and app.focused is not None)
         assert app.fake.session.asked_for("plan_prune") == [
             {"paths": [f"{records.WORKSPACE}/data_1k", f"{records.RUN}/0"], "level": "whole"}
         ]
@@ -209,7 +209,7 @@ async def test_without_a_mark_the_row_is_planned() -> None:
         table = await opened(app, pilot, "4", "T")
         table.select(f"{records.WORKSPACE}/output_test/1")
         await press(pilot, "D")
-        await until(pilot, lambda: isinstance(app.screen, PruneDialog))
+        await until(pilot, lambda: isinstance(app.screen, PruneDialog) and app.focused is not None)
         assert app.fake.session.asked_for("plan_prune")[0]["paths"] == [f"{records.WORKSPACE}/output_test/1"]
 
 
@@ -335,7 +335,7 @@ async def test_the_answers_are_in_sight_at_every_size(size: tuple[int, int]) -> 
     async with app.run_test(size=size) as pilot:
         await opened(app, pilot, "4")
         await press(pilot, "D")
-        await until(pilot, lambda: isinstance(app.screen, PruneDialog))
+        await until(pilot, lambda: isinstance(app.screen, PruneDialog) and app.focused is not None)
         await pilot.pause()
         for name in ("#cancel", "#accept", "#answer"):
             region = app.screen.query_one(name).region
