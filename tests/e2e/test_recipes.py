@@ -16,7 +16,7 @@ from fixtures.stages import ROOT, prompts
 from pipeline.plan import manifest
 from pipeline.plan.layout import Run
 
-pytestmark = [pytest.mark.slow, pytest.mark.recipe, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
 PIPELINE = Path(os.environ.get("EAGLE_CONSOLE_PIPELINE", ROOT / ".pipeline"))
 VERIFIER = PIPELINE / "SmolLM2-135M-Instruct"
@@ -24,20 +24,21 @@ VERIFIER = PIPELINE / "SmolLM2-135M-Instruct"
 PARAMETERS = {
     "samples": 50,
     "held_out": 10,
-    "max_tokens": 96,
+    "max_tokens": 64,
     "temperature": 0,
     "truncated": "keep",
     "max_truncated": 1.0,
     "max_repetitive": 1.0,
     "concurrency": 8,
     "dtype": "float32",
-    "max_model_len": 1024,
+    "max_model_len": 512,
     "draft_vocab_size": 4096,
     "min_coverage": 0.5,
     "epochs": 20,
     "lr": 0.001,
+    "total_seq_len": 128,
     "checkpoint_every": 10,
-    "bench_prompts": 60,
+    "bench_prompts": 50,
 }
 
 RECIPE_SECONDS = 1700.0
@@ -94,13 +95,16 @@ def check(demo: Demo, run: str) -> None:
         assert proven is not None and proven.evidence and all(item.ok for item in proven.evidence), stage
     report = demo.report(run)
     trained, held_out = report["sets"]
+    sys.stdout.write(paths.bench_markdown.read_text())
     assert trained["drafts"] >= 500
     assert trained["acceptance_length"] >= 2.8
     assert held_out["acceptance_length"] == pytest.approx(report["predicted_acceptance"], abs=0.25)
+    equal, of = (sum(measured[name] for measured in report["sets"]) for name in ("equal", "prompts"))
+    assert equal >= 0.95 * of, [measured["mismatches"] for measured in report["sets"]]
     for measured in report["sets"]:
-        assert measured["equal"] >= 0.95 * measured["prompts"], measured["mismatches"]
         assert len(measured["mismatches"]) == measured["prompts"] - measured["equal"]
         assert all(item["without"] != item["with"] for item in measured["mismatches"])
+        assert all(item["logprob_gap"] is not None for item in measured["mismatches"])
         assert min(measured["tokens_per_second"].values()) > 0
     assert "| mean acceptance length |" in paths.bench_markdown.read_text()
 
