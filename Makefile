@@ -6,7 +6,7 @@ PIPELINE := .pipeline
 BIN      := $(VENV)/bin
 VERIFIER := $(PIPELINE)/SmolLM2-135M-Instruct
 
-.PHONY: run demo test test-fast test-slow test-recipes check format bench soak pipeline debian-packages clean
+.PHONY: run demo test test-fast test-slow check format bench soak pipeline debian-packages clean
 
 run: $(VENV)/.ready pipeline  ## open the console on the embedded host, every stage real
 	$(BIN)/eagle-console demo
@@ -22,10 +22,7 @@ test-fast: $(VENV)/.ready  ## under two minutes, no servers outside Python
 	$(BIN)/pytest -n 3 -m "not slow and not system"
 
 test-slow: $(VENV)/.ready debian-packages pipeline  ## real vLLM on the CPU
-	$(BIN)/pytest -m "slow and not recipe"
-
-test-recipes: $(VENV)/.ready pipeline  ## from prompts to a measured draft, both recipes: a quarter of an hour
-	$(BIN)/pytest -m recipe
+	$(BIN)/pytest -m slow
 
 check: $(VENV)/.ready
 	$(BIN)/ruff check .
