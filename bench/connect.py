@@ -21,13 +21,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from link import tunlink
+from link.sshd import SshServer, introduce, ssh_server
+
 from eagle_console.config import HostProfile
 from eagle_console.link.connect import Target, open_session, reach
 from eagle_console.link.supervisor import Supervisor
 from eagle_console.state import HostState
 from remote.protocol.frames import TOPIC_GPUS
-from tests.link import tunlink
-from tests.link.sshd import SshServer, introduce, ssh_server
 
 ROUNDS = 5
 ROUND_TRIP_SECONDS = 0.1
@@ -53,6 +54,19 @@ class Times:
     def __str__(self) -> str:
         low, high, count = min(self.seconds), max(self.seconds), len(self.seconds)
         return f"{self.name:34}  {self.median:5.2f} s median  ({low:.2f} to {high:.2f}, n={count})"
+
+
+def lines(rounds: int = ROUNDS) -> Iterator[object]:
+    """All of it, a line a figure."""
+    near = run(rounds)
+    yield from near
+    far = run_far(rounds)
+    if not far:
+        yield "nothing about a far host: such a link takes root and /dev/net/tun"
+        return
+    yield "the same with a round trip of 100 ms:"
+    yield from far
+    yield from round_trips(near, far)
 
 
 def run(rounds: int = ROUNDS) -> list[Times]:
@@ -174,14 +188,8 @@ def main() -> int:
     if len(sys.argv) > 2:
         modes[sys.argv[1]](sys.argv[2])
         return 0
-    rounds = int(sys.argv[1]) if len(sys.argv) > 1 else ROUNDS
-    near, far = run(rounds), run_far(rounds)
-    for times in near:
-        sys.stdout.write(f"{times}\n")
-    if far:
-        sys.stdout.write("round trip 100 ms\n")
-        for line in [*map(str, far), *round_trips(near, far)]:
-            sys.stdout.write(f"{line}\n")
+    for line in lines(int(sys.argv[1]) if len(sys.argv) > 1 else ROUNDS):
+        sys.stdout.write(f"{line}\n")
     return 0
 
 

@@ -12,10 +12,11 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from fixtures import training_runs
+
 from remote.disk.mounts import mount_points
 from remote.disk.runs import Runs
 from remote.disk.tree import TreeSizes
-from tests.fixtures import training_runs
 
 FLAT, SPREAD, FOLDERS = 60_000, 140_000, 1_400
 ROUNDS = 5

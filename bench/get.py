@@ -15,7 +15,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.link.sshd import SshServer, introduce, ssh_server
+from link.sshd import SshServer, introduce, ssh_server
 
 MEGABYTES, ROUNDS = 1000, 3
 

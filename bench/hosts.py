@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.fixtures.nvml import FakeNvml, build_library, gpus
+from fixtures.nvml import FakeNvml, build_library, gpus
 
 _NVITOP = "nvitop==1.7.2"
 

@@ -124,10 +124,10 @@ def test_job_directories_can_be_written_by_their_owner_alone(tmp_path: Path) -> 
         "from agent.jobkit import Bench\n"
         "from pathlib import Path\n"
         "from remote.protocol.stages import LaunchRequest\n"
-        "from remote.jobs import preflight\n"
         "bench = Bench(Path(sys.argv[1]))\n"
-        "plan = bench.launcher._plan(LaunchRequest('serve'))\n"
-        "print(bench.launcher._create(plan, LaunchRequest('serve'), None))\n"
+        "request = LaunchRequest('serve')\n"
+        "plan = bench.launcher._plan(request, bench.launcher._gatherer(request.context))\n"
+        "print(bench.launcher._create(plan, request, None))\n"
     )
     made = subprocess.run(
         [sys.executable, "-c", script, str(tmp_path)],
