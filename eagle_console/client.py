@@ -19,7 +19,9 @@ from remote.protocol.freeing import FreeReport, GpuHolder, GpuHolders
 from remote.protocol.gpu import GpuSnapshot
 from remote.protocol.host import HostSample
 from remote.protocol.jobs import Job, JobEvent, JobList, LogChunk
+from remote.protocol.series import TrainingSeries
 from remote.protocol.stages import LaunchRequest, StageContext, StageInfo, StageList
+from remote.protocol.starts import EarlierStarts
 from remote.protocol.trash import Journal, Pin, Plan, Receipt, TrashList
 from remote.protocol.validation import DraftFix, DraftValidation
 
@@ -93,6 +95,14 @@ class HostClient:
     async def job(self, job_id: str) -> Job:
         """One job by its id, an unambiguous beginning of it, or its stage's name (the newest of that stage)."""
         return await self._ask("job", Job, {"job": job_id})
+
+    async def series(self, job_id: str) -> TrainingSeries:
+        """The course of the training run that a job, or an adopted process, writes."""
+        return await self._ask("series", TrainingSeries, {"job": job_id})
+
+    async def starts(self) -> EarlierStarts:
+        """The earlier model loads of this workspace, the newest first."""
+        return await self._ask("starts", EarlierStarts)
 
     async def stages(self, context: StageContext) -> StageList:
         return await self._ask("stages", StageList, {"context": to_wire(_timed(context))})

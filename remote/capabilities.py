@@ -16,6 +16,7 @@ from remote.disk.operations import Operation, deletion_operations
 from remote.disk.survey_operations import survey_operations, then_forget
 from remote.drafts.operations import Drafts
 from remote.gpus.operations import gpu_operations
+from remote.jobs.past_operations import past_operations
 from remote.policy import Policy
 from remote.protocol.adopted import Adopted, AdoptedList, is_adopted
 from remote.protocol.disk import DiskSnapshot
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from remote.disk.usage import UsageMonitor
     from remote.gpus.freeing import Freeing
     from remote.gpus.holding import Surroundings
+    from remote.jobs.courses import Courses
     from remote.jobs.gathering import Readings
     from remote.jobs.launcher import Launcher
     from remote.jobs.store import JobStore
@@ -63,7 +65,7 @@ LABEL_SECONDS = 0.5
 WITHOUT_ARGUMENTS = frozenset({"gpus", "host", "disk", "jobs", "adopted", "trash"})
 """Operations that read none; those that wait must not keep what a console sends with them."""
 
-_PARTS = ("store", "launcher", "gpus", "host", "disk", "adoption", "deletion", "survey", "freeing")
+_PARTS = ("store", "launcher", "gpus", "host", "disk", "adoption", "deletion", "survey", "freeing", "courses")
 
 T = TypeVar("T")
 
@@ -105,6 +107,7 @@ class Capabilities:
             **survey_operations(self.survey),
             **Drafts(policy).operations,
             **gpu_operations(self.freeing),
+            **past_operations(policy.workspace, self.store, self._adoption, self._courses),
         }
 
     def gpus(self) -> GpuSnapshot:
@@ -272,6 +275,14 @@ class Capabilities:
             )
 
         return self._part("freeing", make)
+
+    def _courses(self) -> Courses:
+        def make() -> Courses:
+            from remote.jobs.courses import Courses
+
+            return Courses(self._policy.workspace)
+
+        return self._part("courses", make)
 
     def _around_gpus(self) -> Surroundings:
         from remote.gpus.holding import Surroundings
