@@ -18,6 +18,7 @@ from remote.watch import lines, vllm_load, vllm_wording
 
 MAX_LINE = 500
 _SHORTEST_WRAPPED = 60
+_LONGEST_WRAPPED = 1000  # of a message over several lines; what goes on for longer is a flood of other text
 _SEARCHED = 4096  # of a line: causes stand at its beginning, and some patterns are slow on long nonsense
 
 _QUIET = ("DEBUG", "INFO", "WARNING")  # a failure is an error line, or text that no logger wrote
@@ -93,7 +94,7 @@ def _read_quiet(scan: Scan, message: str) -> Scan:
 def _read_error(scan: Scan, message: str, inside: bool, may_go_on: bool, begins: bool) -> Scan:
     whole = (
         [message]
-        if begins or not scan.open_text
+        if begins or not scan.open_text or len(scan.open_text) > _LONGEST_WRAPPED
         else [message, scan.open_text + message, f"{scan.open_text} {message}"]
     )
     found = next((found for found in (_classify(scan, text, inside) for text in whole) if found), None)
@@ -132,6 +133,8 @@ def verdict(scan: Scan, code: Optional[int], signal: Optional[int], kernel: str 
 
 
 def _classify(scan: Scan, message: str, inside: bool) -> Optional[tuple[classes.FailureClass, Failure]]:
+    if not any(word in message for word in classes.WORDS):
+        return None
     for klass in classes.CLASSES:
         if klass.frame not in scan.frame or not _applies(klass.when, scan, inside):
             continue

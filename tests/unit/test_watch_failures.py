@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from typing import Optional
 
 import pytest
@@ -8,7 +9,7 @@ from hypothesis import strategies as st
 
 from remote.protocol.progress import Failure
 from remote.watch import failures, kernel
-from remote.watch.failure_classes import CLASSES
+from remote.watch.failure_classes import CLASSES, WORDS
 
 HEADER = "ERROR 07-08 13:53:31 [core.py:846] "
 ENGINE = f"(EngineCore_DP0 pid=7) {HEADER}"
@@ -211,6 +212,28 @@ def test_a_wrapped_message_is_joined() -> None:
     line = ENGINE + TABLE[5][1]
     pieces = [line[n : n + 80] for n in range(0, len(line), 80)]
     assert verdict(STARTED, *pieces).klass == "kv_cache_too_small"
+
+
+@pytest.mark.parametrize("pattern", [pattern for klass in CLASSES for pattern in klass.patterns])
+@given(data=st.data())
+@settings(max_examples=50, deadline=None)
+def test_every_text_of_a_class_has_one_of_the_words(pattern: re.Pattern[str], data: st.DataObject) -> None:
+    text = data.draw(st.from_regex(pattern))
+    assert any(word in text for word in WORDS), text
+
+
+def test_a_flood_of_other_text_is_not_searched_again_and_again() -> None:
+    """Joined to one message, each of its lines would be searched with all before it: counted, not timed."""
+    scan = failures.initial()
+    longest = 0
+    for number in range(200):
+        scan = failures.read_line(scan, f"an error that is none, {number} " + 80 * "x")
+        longest = max(longest, len(scan.open_text))
+    assert longest < 1200
+    line = ENGINE + TABLE[5][1]
+    for piece in (line[n : n + 80] for n in range(0, len(line), 80)):
+        scan = failures.read_line(scan, piece)
+    assert scan.cause is not None and scan.cause.klass == "kv_cache_too_small"
 
 
 def test_source_text_in_a_traceback_is_no_message() -> None:
