@@ -7,10 +7,10 @@ from eagle_console.text import clean
 from remote.protocol.progress import Eta, Progress
 
 
-def range_words(eta: Eta) -> str:
-    """Such as ``ready in 8:10 to 12:05``; one time where both ends read the same."""
+def range_words(eta: Eta, word: str = "ready") -> str:
+    """Such as ``ready in 8:10 to 12:05``; one time where both ends read the same. A run is ``done``, not ready."""
     low, high = fmt.duration(eta.low), fmt.duration(eta.high)
-    return f"ready in {low}" if low == high else f"ready in {low} to {high}"
+    return f"{word} in {low}" if low == high else f"{word} in {low} to {high}"
 
 
 def outlook_words(progress: Progress) -> str:

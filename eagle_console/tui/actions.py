@@ -23,11 +23,11 @@ class Risk(Enum):
 
 
 EVERYWHERE = "everywhere"
-DASHBOARD, GPUS, STAGES, LOGS, LOAD = "dashboard", "gpus", "stages", "logs", "load"
+DASHBOARD, GPUS, STAGES, LOGS, LOAD, TRAINING = "dashboard", "gpus", "stages", "logs", "load", "training"
 CHECKPOINTS, TRIAGE, TRASH, JOURNAL = "checkpoints", "triage", "trash", "journal"
 PRUNABLE = (CHECKPOINTS, TRIAGE)
 DISK = (*PRUNABLE, TRASH)
-SCREENS = (DASHBOARD, GPUS, STAGES, LOGS, *DISK, JOURNAL, LOAD)
+SCREENS = (DASHBOARD, GPUS, STAGES, LOGS, *DISK, JOURNAL, LOAD, TRAINING)
 
 GO, ACT, LOOK, PROGRAM = "Go to", "Act", "Look", "Console"
 GROUPS = (GO, ACT, LOOK, PROGRAM)
@@ -87,18 +87,19 @@ ACTIONS: tuple[Action, ...] = (
     ),
     Action("journal", ("5",), "Journal", "Who changed what, when and why", GO, "app.go('journal')", footer=True),
     Action("load", ("6",), "Load", "The model load with all phases", GO, "app.go('load')", footer=True),
+    Action("training", ("7",), "Training", "A training run with its curves", GO, "app.go('training')", footer=True),
     Action("back", ("escape",), "back", "One level back: filter, zoom, screen", GO, "screen.back"),
     Action(
         "open", ("enter",), "open", "Open what is selected: a panel, a stage's form, a job's log", GO, "open",
-        where=(DASHBOARD, STAGES), footer=True,
+        where=(DASHBOARD, STAGES, TRAINING), footer=True,
     ),
     Action(
         "start", ("s",), "start", "Open the form that starts a stage", ACT, "start",
-        where=(DASHBOARD, STAGES, LOAD), risk=Risk.REVERSIBLE, footer=True,
+        where=(DASHBOARD, STAGES, LOAD, TRAINING), risk=Risk.REVERSIBLE, footer=True,
     ),
     Action(
         "stop", ("x",), "stop", "Stop the shown or selected job", ACT, "stop",
-        where=(DASHBOARD, STAGES, LOGS, LOAD), risk=Risk.COSTLY, footer=True,
+        where=(DASHBOARD, STAGES, LOGS, LOAD, TRAINING), risk=Risk.COSTLY, footer=True,
     ),
     Action("mark", ("space",), "mark", "Mark the row for pruning, or not", ACT, "mark", PRUNABLE, footer=True),
     Action(
@@ -114,7 +115,7 @@ ACTIONS: tuple[Action, ...] = (
         risk=Risk.IRREVERSIBLE, footer=True,
     ),
     Action("scan", ("r",), "scan", "Scan the disk in full, or end the scan that runs", LOOK, "scan", (DASHBOARD,)),
-    Action("look", ("r",), "look again", "Ask the host again now", LOOK, "look", (*DISK, JOURNAL)),
+    Action("look", ("r",), "look again", "Ask the host again now", LOOK, "look", (*DISK, JOURNAL, TRAINING)),
     Action("shell", ("exclamation_mark",), "shell", "A shell on the host, then the screen again", ACT, "app.shell"),
     Action(
         "forward", ("F",), "forward", "The job's server on a port of this machine, or the end of that", ACT, "forward",
@@ -122,7 +123,7 @@ ACTIONS: tuple[Action, ...] = (
     ),
     Action(
         "copy", ("c",), "copy", "Copy the job's command line", ACT, "copy_command",
-        where=(DASHBOARD, STAGES, LOGS, LOAD),
+        where=(DASHBOARD, STAGES, LOGS, LOAD, TRAINING),
     ),
     Action("reconnect", ("R",), "reconnect", "Connect again now, without waiting", ACT, "app.reconnect"),
     Action(
@@ -132,8 +133,8 @@ ACTIONS: tuple[Action, ...] = (
     Action("follow", ("f",), "follow", "Follow the log's end, or stop following", LOOK, "follow", (LOGS,), footer=True),
     Action("error", ("e",), "error", "Jump to the first error of the log", LOOK, "first_error", (LOGS,), footer=True),
     Action("wrap", ("w",), "wrap", "Wrap long lines, or cut them", LOOK, "wrap", (LOGS,), footer=True),
-    Action("previous-log", ("left_square_bracket",), "older", "The log of the next older job", LOOK, "older", (LOGS,)),
-    Action("next-log", ("right_square_bracket",), "newer", "The log of the next newer job", LOOK, "newer", (LOGS,)),
+    Action("previous-log", ("left_square_bracket",), "older", "The next older job", LOOK, "older", (LOGS, TRAINING)),
+    Action("next-log", ("right_square_bracket",), "newer", "The next newer job", LOOK, "newer", (LOGS, TRAINING)),
     Action("zoom", ("z",), "zoom", "The focused panel alone, or all again", LOOK, "zoom", (DASHBOARD,), footer=True),
     Action("pause", ("p",), "pause", "Stop painting, to read or copy; data is still kept", LOOK, "app.pause"),
     Action("theme", ("t",), "theme", "Choose the colours", PROGRAM, "app.change_theme"),

@@ -40,6 +40,7 @@ from eagle_console.tui.screens.logs import LogsScreen
 from eagle_console.tui.screens.prompt_dialog import PromptDialog
 from eagle_console.tui.screens.stage_form import StageForm
 from eagle_console.tui.screens.stages import StagesScreen
+from eagle_console.tui.screens.training import TrainingScreen
 from eagle_console.tui.screens.trash import TrashScreen
 from eagle_console.tui.screens.triage import TriageScreen
 from eagle_console.tui.view import View
@@ -82,6 +83,7 @@ class ConsoleApp(App[None]):
         "trash": TrashScreen,
         "journal": JournalScreen,
         "load": LoadScreen,
+        "training": TrainingScreen,
     }
     DEFAULT_MODE = DASHBOARD
 

@@ -9,7 +9,7 @@ from textual.content import Content
 
 from eagle_console import format as fmt
 from eagle_console.config import HostProfile
-from eagle_console.state import Freshness, HostState, LinkState, Timed, freshness
+from eagle_console.state import STALE_SECONDS, Freshness, HostState, LinkState, Timed, freshness
 from remote.protocol.jobs import LIVE_STATES, Job
 
 
@@ -28,13 +28,13 @@ class View:
     def connected(self) -> bool:
         return self.state.link.state is LinkState.LIVE
 
-    def is_current(self, value: Timed[Any] | None) -> bool:
+    def is_current(self, value: Timed[Any] | None, stale_after: float = STALE_SECONDS) -> bool:
         """Whether the value is fresh enough to be shown as it is now, not dimmed."""
-        return freshness(self.state, value, self.now)[0] in (Freshness.LIVE, Freshness.NONE)
+        return freshness(self.state, value, self.now, stale_after)[0] in (Freshness.LIVE, Freshness.NONE)
 
-    def mark(self, value: Timed[Any] | None) -> Content:
+    def mark(self, value: Timed[Any] | None, stale_after: float = STALE_SECONDS) -> Content:
         """The freshness of a value in one word with its age where it is not live."""
-        kind, age = freshness(self.state, value, self.now)
+        kind, age = freshness(self.state, value, self.now, stale_after)
         if kind is Freshness.LIVE:
             return Content.styled("LIVE", "$text-success")
         if kind is Freshness.NONE:

@@ -102,6 +102,7 @@ for _screen, _key, _start in (
     ("stages", "2", "0"),
     ("logs", "3", "0"),
     ("load", "6", "0"),
+    ("training", "7", "0"),
     ("checkpoints", "4", "0"),
     ("journal", "5", "0"),
     ("triage", "T", "4"),

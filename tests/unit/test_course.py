@@ -105,15 +105,15 @@ def record(kind: str, t: float = 0.0, **fields: Any) -> str:
 
 
 def test_the_rate_is_of_stretches_without_pauses() -> None:
-    lines = [record("step", t=t, global_step=10 * t, waiting=0.1) for t in range(0, 7)]
+    lines = [record("step", t=t, global_step=10 * t, waiting=0.1) for t in range(7)]
     lines += [record("phase", t=7, name="save"), record("phase", t=100, name="train")]
-    lines += [record("step", t=100 + t, global_step=70 + 5 * t) for t in range(0, 7)]
+    lines += [record("step", t=100 + t, global_step=70 + 5 * t) for t in range(7)]
     rates = named(read(lines).series)["steps_per_second"]
     assert set(rates.values) == {10.0, 5.0}
 
 
 def test_a_loss_that_is_no_number_is_a_gap_and_said() -> None:
-    lines = [record("train", step=n, train={"loss": None if 5 <= n else 1.0}) for n in range(8)]
+    lines = [record("train", step=n, train={"loss": None if n >= 5 else 1.0}) for n in range(8)]
     course = read(lines)
     assert course.broken_since == 6
     assert named(course.series)["loss"].values[5] is None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Generic, TypeVar
+from typing import ClassVar, Generic, TypeVar
 
 from textual import work
 
@@ -25,6 +25,9 @@ STALE_AFTER = 25.0
 class AskingScreen(ConsoleScreen, Generic[T]):
     """Subclasses say what they ask (``ask``) and paint ``answer``, which stays until a newer one is there."""
 
+    REFRESH: ClassVar[float] = REFRESH_SECONDS
+    STALE: ClassVar[float] = STALE_AFTER
+
     def __init__(self) -> None:
         super().__init__()
         self.answer: Timed[T] | None = None
@@ -39,7 +42,7 @@ class AskingScreen(ConsoleScreen, Generic[T]):
         raise NotImplementedError
 
     def on_mount(self) -> None:
-        self.set_interval(REFRESH_SECONDS, self._ask_if_shown)
+        self.set_interval(self.REFRESH, self._ask_if_shown)
         super().on_mount()
 
     def on_screen_resume(self) -> None:
@@ -113,7 +116,7 @@ class AskingScreen(ConsoleScreen, Generic[T]):
         self.query(Table).first().focus()
 
     def _freshness(self, view: View) -> tuple[Freshness, float | None]:
-        return freshness(view.state, self.answer, view.now, STALE_AFTER)
+        return freshness(view.state, self.answer, view.now, self.STALE)
 
     def _ask_if_shown(self) -> None:
         if self.is_current:

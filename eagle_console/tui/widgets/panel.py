@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 from textual.content import Content
 
-from eagle_console.state import Timed
+from eagle_console.state import STALE_SECONDS, Timed
 from eagle_console.text import clean, shorten
 from eagle_console.tui.view import View
 from eagle_console.tui.widgets.lines import Lines
@@ -17,6 +17,9 @@ class Panel(Lines, can_focus=True):
 
     TARGET: ClassVar[str] = ""
     """The full screen that ``enter`` opens."""
+
+    STALE_AFTER: ClassVar[float] = STALE_SECONDS
+    """Seconds; what is asked for now and then lives longer than what is subscribed to."""
 
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
         super().__init__(id=id, classes=classes)
@@ -42,14 +45,15 @@ class Panel(Lines, can_focus=True):
         if width <= 0 or height <= 0:
             return
         source = self.source(view)
-        mark = view.mark(source)
+        mark = view.mark(source, self.STALE_AFTER)
         heading = shorten(clean(self.heading(view)), max(8, width - mark.cell_length - 4))
         title = Content.assemble((heading, "bold"), "  ", mark)
         if not title.is_same(self._title):
             self._title = title
             self.border_title = title  # Content is never read as markup
         lines = self.body(view, width, height)[:height]
-        self.set_lines(lines if view.is_current(source) else [line.stylize("dim") for line in lines])
+        current = view.is_current(source, self.STALE_AFTER)
+        self.set_lines(lines if current else [line.stylize("dim") for line in lines])
 
     def on_resize(self) -> None:
         if self._view is not None:

@@ -21,17 +21,18 @@ def training_lines(training: Training, share: float | None, width: int, height: 
 
     :param share: how much of it is done, 0 to 1; None while the total is not known.
     """
-    lines = [_place(training)]
+    lines = [place(training)]
     if training.problem:
         lines += prose(clean(training.problem), width, "bold $text-error")
     bar = [meter(share, width, "$primary", ascii)] if share is not None else []
     quality = [*_history("loss", training.loss, training.losses, width, ascii), *_accuracy(training, width, ascii)]
     if len(lines) + len(bar) + len(quality) <= height:
         lines += bar
-    return [*lines, *quality, *_rest(training, width)][: max(0, height)]
+    return [*lines, *quality, *rest_lines(training, width)][: max(0, height)]
 
 
-def _place(training: Training) -> Content:
+def place(training: Training) -> Content:
+    """Phase, epoch, step and rate in one line."""
     words = []
     if training.epoch is not None:
         words.append(f"epoch {training.epoch}" + (f"/{training.epochs}" if training.epochs is not None else ""))
@@ -64,8 +65,11 @@ def _accuracy(training: Training, width: int, ascii: bool) -> list[Content]:
     return [Content.assemble(("acc ", "$foreground-muted"), (places, "bold"), f"  {bars}{predicts}")]
 
 
-def _rest(training: Training, width: int) -> list[Content]:
+def rest_lines(training: Training, width: int) -> list[Content]:
+    """Speed in tokens, data wait, learning rate, validation, and the last checkpoint."""
     words = []
+    if training.tokens_per_second is not None:
+        words.append(f"{fmt.count(round(training.tokens_per_second))} tokens/s")
     if training.validation_loss is not None:
         words.append(f"validation loss {training.validation_loss:.4g}")
     if training.learning_rate is not None:
