@@ -82,6 +82,7 @@ def progress(value: Progress) -> Document:
         "unit": value.unit,
         "percent": value.percent,
         "rate": value.rate,
+        "read_rate": value.read_rate,
         "ready": value.ready,
         "detail": value.detail,
         "figures": value.figures or {},

@@ -115,7 +115,7 @@ ACTIONS: tuple[Action, ...] = (
         risk=Risk.IRREVERSIBLE, footer=True,
     ),
     Action("scan", ("r",), "scan", "Scan the disk in full, or end the scan that runs", LOOK, "scan", (DASHBOARD,)),
-    Action("look", ("r",), "look again", "Ask the host again now", LOOK, "look", (*DISK, JOURNAL, TRAINING)),
+    Action("look", ("r",), "look again", "Ask the host again now", LOOK, "look", (*DISK, JOURNAL, LOAD, TRAINING)),
     Action("shell", ("exclamation_mark",), "shell", "A shell on the host, then the screen again", ACT, "app.shell"),
     Action(
         "forward", ("F",), "forward", "The job's server on a port of this machine, or the end of that", ACT, "forward",

@@ -70,6 +70,8 @@ class Progress:
     :param rate: what is counted, in units a second; None where the stage does not say.
     :param eta: when the start will be ready; None where nothing is known and once it is ready.
     :param bottleneck: what holds the start up, with its remedy, in a sentence or two; empty where nothing does.
+    :param read_rate: bytes a second that a load's processes read from storage over the last minute; None where that
+        cannot be known.
     :param ranks: where each worker process is in the checkpoint; empty where that cannot be seen.
     """
 
@@ -86,6 +88,7 @@ class Progress:
     eta: Optional[Eta] = None
     bottleneck: str = ""
     ranks: tuple[RankShard, ...] = ()
+    read_rate: Optional[float] = None
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ from remote.watch.pace import Reading
 RATE_SECONDS = 60.0
 """The time that the read rate for a bottleneck is over."""
 
+_LEAST_RATE_SECONDS = 3.0
 _MARKS = 240
 _COLD = 0.05  # of the checkpoint, from storage: less is what the page cache lacked
 _WEIGHT_PHASES = (wording.WEIGHTS, wording.DRAFT)
@@ -81,8 +82,13 @@ class Outlook:
         found = eta.estimate(Seen(self._key, at, begun, self._size(told), reading), self._past)
         self._share = eta.advance(self._share, at, found)
         ranks = self._latest.ranks if self._latest is not None and told.phase in _WEIGHT_PHASES else ()
+        rate = self._rate_of_weights() if told.phase in _WEIGHT_PHASES else None
         return dataclasses.replace(
-            told, eta=_rounded(found, self._share), bottleneck=self._bottleneck(told, at), ranks=ranks
+            told,
+            eta=_rounded(found, self._share),
+            bottleneck=self._bottleneck(told, at),
+            ranks=ranks,
+            read_rate=None if rate is None else float(f"{rate:.3g}"),
         )
 
     def record(self, told: Progress, wall: float) -> Optional[PastStart]:
@@ -163,6 +169,14 @@ class Outlook:
             return None
         (since, before), (now, read) = self._rates[0], self._rates[-1]
         return (read - before) / (now - since)
+
+    def _rate_of_weights(self) -> Optional[float]:
+        """Bytes a second over the last minute, without what was read before the weights."""
+        first = self._first_of_weights
+        since = [] if first is None else [(at, read) for at, read in self._rates if at >= first.at]
+        if len(since) < 2 or since[-1][0] - since[0][0] < _LEAST_RATE_SECONDS:
+            return None
+        return (since[-1][1] - since[0][1]) / (since[-1][0] - since[0][0])
 
     def _bottleneck(self, told: Progress, at: float) -> str:
         begun = spans.begun(told.phases)

@@ -25,6 +25,7 @@ from remote.protocol.host import Filesystem, HostSample
 from remote.protocol.jobs import Job, JobList, LogChunk
 from remote.protocol.progress import Failure, Phase, Progress
 from remote.protocol.stages import Check, ParameterInfo, StageInfo, StageList
+from remote.protocol.starts import EarlierStarts
 
 GIB = 1 << 30
 NOW = 1_000.0
@@ -56,7 +57,13 @@ class FakeSession:
     def __init__(self) -> None:
         self.hello = hello()
         self.asked: list[tuple[str, dict[str, Any], str | None]] = []
-        self.answers: dict[str, Any] = {"stages": stage_list(), "plan": None, "scan": disk(), **disk_records.answers()}
+        self.answers: dict[str, Any] = {
+            "stages": stage_list(),
+            "plan": None,
+            "scan": disk(),
+            "starts": EarlierStarts(),
+            **disk_records.answers(),
+        }
         self.held: dict[str, asyncio.Event] = {}  # operations that answer once their event is set
         self.log: asyncio.Queue[LogChunk | Exception] = asyncio.Queue()
         self.subscribed: list[tuple[str, dict[str, Any]]] = []

@@ -75,6 +75,8 @@ def test_a_recorded_start_teaches_the_next_one() -> None:
     assert all(progress.eta is not None and progress.eta.low <= progress.eta.seconds <= progress.eta.high
                for progress in second.values())  # fmt: skip
     assert second[60].ranks == (RankShard(7, "s4", 4, 9),) and second[100].ranks == ()
+    rates = {second: progress.read_rate for second, progress in second.items() if progress.read_rate is not None}
+    assert rates and all(0.8e9 < rate < 2.5e9 for rate in rates.values()) and 100 not in rates
 
 
 def test_attaching_in_the_middle_gives_the_same_estimate_at_once() -> None:

@@ -23,6 +23,12 @@ from remote.protocol.jobs import Job
 from remote.protocol.progress import Failure, Phase
 
 STAGE = "serve"
+_SHARE_FROM, _SHARE_BAR = 70, 24
+"""From this width on a phase has a bar of its share, of so many cells."""
+
+_FACTS_ROOM = 4
+"""Lines below the ranks that stay for the job's id and its command line."""
+
 _SILENT_SECONDS = 15.0
 """The runner writes its state at least every few seconds; this long without a word is worth saying."""
 
@@ -75,7 +81,24 @@ class FullLoadPanel(LoadPanel):
             *field("started", fmt.clock(job.started, seconds=True) if job.started else "", width, label=10),
             *_figures(job, width),
         ]
-        return [*lines, Content(""), *facts]
+        ranks = rank_lines(job, width, view.ascii, height - len(lines) - _FACTS_ROOM)
+        return [*lines, *([Content(""), *ranks] if ranks else []), Content(""), *facts]
+
+
+def rank_lines(job: Job, width: int, ascii: bool, room: int) -> list[Content]:
+    """The file of the checkpoint that each worker process is in; as many as there is room for."""
+    ranks = job.progress.ranks if job.state in jobs.LIVE_STATES else ()
+    lines = []
+    for rank in ranks:
+        place = f"{rank.place}/{rank.total}"
+        head = f"pid {rank.pid:<8} file {place:>9} "
+        name = shorten(clean(rank.name, 200), max(0, width - len(head) - _SHARE_BAR - 2))
+        bar = meter(rank.place / rank.total if rank.total > 0 else None, _SHARE_BAR, "$secondary", ascii)
+        lines.append(Content.assemble((head, "$foreground-muted"), bar, f"  {name}"))
+    if len(lines) <= room:
+        return lines
+    left = len(lines) - max(0, room - 1)
+    return [*lines[: max(0, room - 1)], Content.styled(f"and {left} more", "$foreground-muted")] if room > 0 else []
 
 
 def _serving(view: View, job: Job, width: int) -> list[Content]:
@@ -100,7 +123,7 @@ def job_lines(view: View, job: Job, width: int, height: int, complete: bool = Fa
     seconds = view.seconds(job)
     room = height - len(head) - len(tail)
     if complete or len(phases) <= room:
-        table = [_phase_line(job, phase, seconds, width, view.ascii) for phase in phases]
+        table = [_phase_line(job, phase, seconds, width, view.ascii, complete) for phase in phases]
         gap = [Content("")] if table and (complete or len(phases) + 2 <= room) else []
         return [*head, *gap, *table, *(gap if tail else []), *tail]
     return [*head, *_phases_in_a_row(job, phases, seconds, width, max(1, room)), *tail]
@@ -124,13 +147,23 @@ def _headline(view: View, job: Job, width: int) -> list[Content]:
     ]
 
 
-def _phase_line(job: Job, phase: Phase, seconds: float | None, width: int, ascii: bool) -> Content:
+def _phase_line(
+    job: Job, phase: Phase, seconds: float | None, width: int, ascii: bool, with_share: bool = False
+) -> Content:
+    """A phase with its seconds; with its share of the time so far as a bar where there is room for one."""
     running = phase.end is None and job.state in jobs.LIVE_STATES
     sign = (">" if ascii else "▶") if running else ("+" if ascii else "✓") if phase.end is not None else "-"
-    time = fmt.duration(_phase_seconds(phase, seconds))
+    lasted = _phase_seconds(phase, seconds)
+    style = "bold" if running else "$foreground-muted"
+    text = f"{sign} {clean(phase.name, 40):<20} {fmt.duration(lasted):>8}"
     detail = clean(phase.detail, 200) if width >= 50 else ""
-    text = shorten(f"{sign} {clean(phase.name, 40):<20} {time:>8}  {detail}".rstrip(), width)
-    return Content.styled(text, "bold" if running else "$foreground-muted")
+    whole = job_words.loading_seconds(job, seconds)
+    if not with_share or width < _SHARE_FROM or not whole or lasted is None:
+        return Content.styled(shorten(f"{text}  {detail}".rstrip(), width), style)
+    share = min(1.0, lasted / whole)
+    bar = meter(share, _SHARE_BAR, "$primary" if running else "$secondary", ascii)
+    rest = shorten(f" {fmt.percent(100 * share):>4}  {detail}".rstrip(), width - len(text) - _SHARE_BAR - 2)
+    return Content.assemble((text, style), "  ", bar, (rest, style))
 
 
 def _phases_in_a_row(
@@ -167,7 +200,9 @@ def _counted(job: Job, width: int, ascii: bool) -> list[Content]:
         percent = (
             f"{fmt.percent(progress.percent)} of {clean(progress.phase, 40)}" if progress.percent is not None else ""
         )
-        lines += [Content(shorten(f"{counted}  {percent}".strip(), width))] if counted else []
+        rate = f"{fmt.gb(progress.read_rate)}/s from storage" if progress.read_rate is not None else ""
+        words = "  ".join(word for word in (counted, percent, rate) if word)
+        lines += [Content(shorten(words, width))] if words else []
         lines += prose(clean(progress.bottleneck, 400), width, "$text-warning")
     elif progress.percent is not None and not progress.ready:
         numbers = f" {fmt.percent(progress.percent):>4}  {counted}".rstrip()
