@@ -90,14 +90,18 @@ async def _awaited(command: Command, call: Invocation) -> int:
 def _open_screen(call: Invocation) -> ExitCode:
     # Textual is imported here only: the other commands start without it.
     from eagle_console.tui import app
+    from eagle_console.tui.actions import DASHBOARD, HOSTS
 
     if not screen.has_terminal():
         raise UsageError("the screen needs a terminal; a script asks for example: eagle-console status HOST --json")
+    chosen = True
     if call.arguments.host is None:
-        call.arguments.host = screen.default_host(call.config)
+        call.arguments.host, chosen = screen.default_host(call.config)
     target = call.target
-    screen.remember_host(call.arguments.host)
-    return app.run(target)
+    if chosen:
+        screen.remember_host(call.arguments.host)
+    others = [call.narrowed(other) for other in screen.others(call.config, call.arguments.host)]
+    return app.run(target, others=others, first=DASHBOARD if chosen else HOSTS)
 
 
 def _explain(error: Exception) -> tuple[ExitCode, str, str, str] | None:

@@ -50,7 +50,10 @@ class Invocation:
     @cached_property
     def target(self) -> Target:
         """The host that the command names, narrowed to read-only where the command line says so."""
-        target = resolve(self.arguments.host, self.config)
+        return self.narrowed(resolve(self.arguments.host, self.config))
+
+    def narrowed(self, target: Target) -> Target:
+        """A host as the command line allows to use it: read-only where it says so."""
         if getattr(self.arguments, "readonly", False):
             target = replace(target, profile=replace(target.profile, readonly=True))
         return target

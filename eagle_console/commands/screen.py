@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 
 from eagle_console.commands.invocation import UsageError
 from eagle_console.config import Config, state_dir
+from eagle_console.link.connect import DEMO, Target, resolve
+from eagle_console.link.errors import AddressError
 
 
 def has_terminal() -> bool:
@@ -13,22 +16,34 @@ def has_terminal() -> bool:
     return sys.stdin.isatty() and sys.stderr.isatty()
 
 
-def default_host(config: Config) -> str:
-    """The host to open when none is named: the last one, else the only profile.
+def default_host(config: Config) -> tuple[str, bool]:
+    """The host to open when none is named: the last one, else the first profile.
 
-    :raises UsageError: when neither decides it.
+    :returns: its name, and whether it was a choice: of several profiles without a last one the person chooses.
+    :raises UsageError: when there is no profile.
     """
     last = _last_host()
-    if last in config.hosts or last == "demo":
-        return last
-    if len(config.hosts) == 1:
-        return next(iter(config.hosts))
+    if last in config.hosts or last == DEMO:
+        return last, True
     if config.hosts:
-        raise UsageError(f"which host? Profiles: {', '.join(config.hosts)}")
+        return next(iter(config.hosts)), len(config.hosts) == 1
     raise UsageError(
         "no host is named and there is no profile yet. Try: eagle-console demo, eagle-console user@host, or "
         "eagle-console hosts for an example of a profile"
     )
+
+
+def others(config: Config, opened: str) -> list[Target]:
+    """The other hosts that the screen can show: all profiles; none beside the demo, which is no host of anybody's.
+
+    A profile whose address cannot be read is left out: ``eagle-console hosts`` names it.
+    """
+    found = []
+    for name in config.hosts if opened != DEMO else ():
+        if name != opened:
+            with contextlib.suppress(AddressError):
+                found.append(resolve(name, config))
+    return found
 
 
 def remember_host(name: str) -> None:

@@ -24,10 +24,11 @@ class Risk(Enum):
 
 EVERYWHERE = "everywhere"
 DASHBOARD, GPUS, STAGES, LOGS, LOAD, TRAINING = "dashboard", "gpus", "stages", "logs", "load", "training"
+HOSTS = "hosts"
 CHECKPOINTS, TRIAGE, TRASH, JOURNAL = "checkpoints", "triage", "trash", "journal"
 PRUNABLE = (CHECKPOINTS, TRIAGE)
 DISK = (*PRUNABLE, TRASH)
-SCREENS = (DASHBOARD, GPUS, STAGES, LOGS, *DISK, JOURNAL, LOAD, TRAINING)
+SCREENS = (DASHBOARD, GPUS, STAGES, LOGS, *DISK, JOURNAL, LOAD, TRAINING, HOSTS)
 
 GO, ACT, LOOK, PROGRAM = "Go to", "Act", "Look", "Console"
 GROUPS = (GO, ACT, LOOK, PROGRAM)
@@ -72,6 +73,8 @@ _SIGNS = {
     "escape": "esc",
     "left_square_bracket": "[",
     "right_square_bracket": "]",
+    "left_curly_bracket": "{",
+    "right_curly_bracket": "}",
     "ctrl+p": "ctrl+p",
     "colon": ":",
     "exclamation_mark": "!",
@@ -88,10 +91,13 @@ ACTIONS: tuple[Action, ...] = (
     Action("journal", ("5",), "Journal", "Who changed what, when and why", GO, "app.go('journal')", footer=True),
     Action("load", ("6",), "Load", "The model load with all phases", GO, "app.go('load')", footer=True),
     Action("training", ("7",), "Training", "A training run with its curves", GO, "app.go('training')", footer=True),
+    Action("hosts", ("8",), "Hosts", "All hosts side by side", GO, "app.go('hosts')", footer=True),
+    Action("next-host", ("right_curly_bracket",), "next host", "Show the next host", GO, "app.host(1)"),
+    Action("previous-host", ("left_curly_bracket",), "previous host", "Show the host before", GO, "app.host(-1)"),
     Action("back", ("escape",), "back", "One level back: filter, zoom, screen", GO, "screen.back"),
     Action(
-        "open", ("enter",), "open", "Open what is selected: a panel, a stage's form, a job's log", GO, "open",
-        where=(DASHBOARD, STAGES, TRAINING), footer=True,
+        "open", ("enter",), "open", "Open what is selected: a panel, a stage's form, a job's log, a host", GO, "open",
+        where=(DASHBOARD, STAGES, TRAINING, HOSTS), footer=True,
     ),
     Action(
         "start", ("s",), "start", "Open the form that starts a stage", ACT, "start",

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
@@ -24,8 +25,9 @@ from eagle_console.person import person
 from eagle_console.state import HostKeyQuestion, HostState, LinkState
 from eagle_console.text import clean
 from eagle_console.tui import comforts
-from eagle_console.tui.actions import DASHBOARD, EVERYWHERE, LOGS, actions_at, bindings
-from eagle_console.tui.link import HOST_ERRORS, Connect, explain
+from eagle_console.tui.actions import DASHBOARD, EVERYWHERE, HOSTS, LOGS, actions_at, bindings
+from eagle_console.tui.fleet import Fleet, Host
+from eagle_console.tui.link import HOST_ERRORS, Connect, HostLink, explain
 from eagle_console.tui.messages import StateChanged
 from eagle_console.tui.screens.adopted_dialog import StopAdoptedDialog
 from eagle_console.tui.screens.base import ConsoleScreen
@@ -34,6 +36,7 @@ from eagle_console.tui.screens.dashboard import DashboardScreen
 from eagle_console.tui.screens.dialogs import HostKeyDialog, QuitDialog, StopDialog
 from eagle_console.tui.screens.gpus import GpusScreen
 from eagle_console.tui.screens.help import HelpScreen
+from eagle_console.tui.screens.hosts import HostsScreen
 from eagle_console.tui.screens.journal import JournalScreen
 from eagle_console.tui.screens.load import LoadScreen
 from eagle_console.tui.screens.logs import LogsScreen
@@ -50,6 +53,9 @@ from remote.protocol.stages import StageInfo
 
 NO_JOB = "No job is selected: key 2 lists them."
 
+_OF_ONE_HOST = ("form", "plan")
+"""Workers that open a dialog about the host that was in front when they began."""
+
 TICK_SECONDS = 0.25
 """The focused panel is painted at this rate while data comes; everything else less often (bytes are what it costs)."""
 _ALL_EVERY = 2
@@ -59,13 +65,15 @@ _AGES_EVERY = 4
 
 
 class ConsoleApp(App[None]):
-    """The screen of one host.
+    """The screen of one host at a time.
 
-    :param profile: the host's profile.
-    :param connect: makes the link; it is run for as long as the app is.
+    :param profile: the profile of the host that is shown first.
+    :param connect: makes its link; it is run for as long as the app is.
     :param clock: monotonic seconds, the clock of ``Timed.received``.
     :param wall: seconds since the epoch.
     :param ascii: only ASCII signs in bars and histories.
+    :param others: further hosts; they are connected to when the screen of hosts is opened, or when they are shown.
+    :param first: the screen that is shown first.
     """
 
     CSS_PATH = Path(__file__).with_name("app.tcss")
@@ -84,6 +92,7 @@ class ConsoleApp(App[None]):
         "journal": JournalScreen,
         "load": LoadScreen,
         "training": TrainingScreen,
+        "hosts": HostsScreen,
     }
     DEFAULT_MODE = DASHBOARD
 
@@ -94,20 +103,32 @@ class ConsoleApp(App[None]):
         clock: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
         ascii: bool = False,
+        others: Sequence[Host] = (),
+        first: str = DASHBOARD,
     ) -> None:
         super().__init__()
+        self._fleet = Fleet((Host(profile, connect), *others), self._publish)
         self.profile = profile
         self.state = HostState(name=profile.name)
         self.requested_by = person()
         self.crash: Exception | None = None
-        self._link = connect(self._publish)
         self._clock, self._wall, self._ascii = clock, wall, ascii
-        self._forwards = comforts.Forwards()
+        self._forwards = {name: comforts.Forwards() for name in self._fleet.names}
+        self._first = first
         self._paused = False
         self._dirty = False
         self._ticks = 0
         self._key_dialog: HostKeyDialog | None = None
         self._prompt_dialog: PromptDialog | None = None
+
+    @property
+    def fleet(self) -> Fleet:
+        """All hosts; the one in front is what every screen but that of the hosts shows."""
+        return self._fleet
+
+    @property
+    def _link(self) -> HostLink:
+        return self._fleet.link(self._fleet.front)
 
     @property
     def client(self) -> HostClient | None:
@@ -121,6 +142,12 @@ class ConsoleApp(App[None]):
         """The picture of this moment."""
         return View(self.state, self.profile, self._clock(), self._wall(), self._ascii, self._paused)
 
+    def view_of(self, name: str) -> View:
+        """The picture of another host at this moment."""
+        state = self.state if name == self._fleet.front else self._fleet.state(name)
+        profile = self._fleet.profile(name)
+        return View(state, profile, self._clock(), self._wall(), self._ascii, self._paused)
+
     def say(self, text: str, severity: str = "information") -> None:
         """A short note in the corner. The text is never read as markup."""
         kind = "error" if severity == "error" else "warning" if severity == "warning" else "information"
@@ -130,17 +157,20 @@ class ConsoleApp(App[None]):
 
     def on_mount(self) -> None:
         self.set_class(self._ascii, "-ascii")
-        self.run_worker(self._link.run(), group="link", name="link")
+        self.run_worker(self._fleet.run_front(), group="link", name="link")
         self.set_interval(TICK_SECONDS, self._tick)
+        self.call_later(self.action_go, self._first)
 
-    def _publish(self, state: HostState) -> None:
-        self.post_message(StateChanged(state))
+    def _publish(self, host: str, state: HostState) -> None:
+        self.post_message(StateChanged(host, state))
 
     async def on_state_changed(self, message: StateChanged) -> None:
+        self._dirty = True
+        await self._forwards[message.host].close_ended(self, message.state)
+        if message.host != self._fleet.front:
+            return
         link_changed = message.state.link != self.state.link
         self.state = message.state
-        self._dirty = True
-        await self._forwards.close_ended(self, message.state)
         if link_changed:
             self.paint()
             self._ask_about_host_key()
@@ -177,6 +207,40 @@ class ConsoleApp(App[None]):
             self._prompt_dialog = PromptDialog(prompt)
             self.push_screen(self._prompt_dialog, lambda answer: self._link.answer_prompt(prompt, answer))
 
+    # Hosts
+
+    def connect_all(self) -> None:
+        """Begins the links of the hosts that were not connected to yet."""
+        for name in self._fleet.begin():
+            self.run_worker(self._fleet.run(name), group="link", name=f"link {name}")
+
+    async def show_host(self, name: str) -> None:
+        """Brings another host in front. All screens are made anew: nothing of one host stays under another's name."""
+        if name == self._fleet.front:
+            await self.action_go(DASHBOARD)
+            return
+        self.connect_all()
+        for group in _OF_ONE_HOST:
+            self.workers.cancel_group(self, group)
+        await self.switch_mode(HOSTS)
+        for mode, screen in self.MODES.items():
+            if mode != HOSTS:
+                await self.remove_mode(mode)
+                self.add_mode(mode, screen)
+        self._key_dialog = self._prompt_dialog = None
+        self._fleet.front = name
+        self.profile, self.state = self._fleet.profile(name), self._fleet.state(name)
+        await self.switch_mode(DASHBOARD)
+        self._ask_about_host_key()
+        self._ask_for_the_link()
+
+    async def action_host(self, step: int) -> None:
+        """Shows the host ``step`` places further on."""
+        if len(self._fleet.names) == 1:
+            self.say("There is no other host: a profile in the configuration adds one (eagle-console hosts add).")
+        else:
+            await self.show_host(self._fleet.beside(step))
+
     # Painting
 
     def _tick(self) -> None:
@@ -209,7 +273,9 @@ class ConsoleApp(App[None]):
             await self.switch_mode(screen)
 
     def action_reconnect(self) -> None:
-        if self.state.link.state is LinkState.UNKNOWN_HOST_KEY:
+        if isinstance(self.screen, HostsScreen) and self.screen.selected != self._fleet.front:
+            self._fleet.link(self.screen.selected).reconnect_now()
+        elif self.state.link.state is LinkState.UNKNOWN_HOST_KEY:
             self._ask_about_host_key()
         else:
             self._link.reconnect_now()  # leaves a live link alone, unless it has gone silent
@@ -358,7 +424,7 @@ class ConsoleApp(App[None]):
         if job is None:
             self.say(NO_JOB, "warning")
         else:
-            self.run_worker(self._forwards.toggle(self, self._link, job), group="forward")
+            self.run_worker(self._forwards[self._fleet.front].toggle(self, self._link, job), group="forward")
 
     def copy_command(self, job: Job | None) -> None:
         """Copies the command line of a job."""
@@ -368,7 +434,8 @@ class ConsoleApp(App[None]):
             self.run_worker(comforts.copy_command_line(self, job), group="copy")
 
     async def on_unmount(self) -> None:
-        await self._forwards.close()
+        for forwards in self._forwards.values():
+            await forwards.close()
 
     # The end
 
@@ -384,12 +451,16 @@ class ConsoleApp(App[None]):
         self._close_messages_no_wait()
 
 
-def run(target: Target, ascii: bool = False) -> ExitCode:
+def run(target: Target, ascii: bool = False, others: Sequence[Target] = (), first: str = DASHBOARD) -> ExitCode:
     """Opens the screen of a host until the person leaves it.
 
+    :param others: hosts that can be shown too. :param first: the screen that is shown first.
     :raises Exception: whatever ended the screen unexpectedly, once the terminal is whole again.
     """
-    app = ConsoleApp(target.profile, lambda publish: Supervisor(target, publish), ascii=ascii)
+    app = ConsoleApp(
+        target.profile, partial(Supervisor, target), ascii=ascii,
+        others=[Host(other.profile, partial(Supervisor, other)) for other in others], first=first,
+    )  # fmt: skip
     app.run()
     if app.crash is not None:
         raise app.crash

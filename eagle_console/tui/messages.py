@@ -8,11 +8,11 @@ from eagle_console.state import HostState
 
 
 class StateChanged(Message):
-    """The link published a new state. A newer one in the queue replaces it: samples are latest-wins."""
+    """A host's link published a new state. A newer one in the queue replaces it: samples are latest-wins."""
 
-    def __init__(self, state: HostState) -> None:
+    def __init__(self, host: str, state: HostState) -> None:
         super().__init__()
-        self.state = state
+        self.host, self.state = host, state
 
     def can_replace(self, message: Message) -> bool:
-        return isinstance(message, StateChanged)
+        return isinstance(message, StateChanged) and message.host == self.host

@@ -103,12 +103,22 @@ for _screen, _key, _start in (
     ("logs", "3", "0"),
     ("load", "6", "0"),
     ("training", "7", "0"),
+    ("hosts", "8", "0"),
     ("checkpoints", "4", "0"),
     ("journal", "5", "0"),
     ("triage", "T", "4"),
     ("trash", "B", "4"),
 ):
     _go(_screen, _key, _start)
+
+
+@effect("next-host")
+@effect("previous-host")
+async def _other_host(app: TestConsole, pilot: Pilot[None]) -> None:
+    """With several hosts: see test_tui_hosts."""
+    before = len(app._notifications)
+    await _press(pilot, "right_curly_bracket", "left_curly_bracket")
+    assert len(app._notifications) > before
 
 
 @effect("back")
