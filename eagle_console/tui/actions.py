@@ -78,6 +78,8 @@ _SIGNS = {
     "ctrl+p": "ctrl+p",
     "colon": ":",
     "exclamation_mark": "!",
+    "full_stop": ".",
+    "comma": ",",
 }
 
 ACTIONS: tuple[Action, ...] = (
@@ -138,6 +140,11 @@ ACTIONS: tuple[Action, ...] = (
     ),
     Action("follow", ("f",), "follow", "Follow the log's end, or stop following", LOOK, "follow", (LOGS,), footer=True),
     Action("error", ("e",), "error", "Jump to the first error of the log", LOOK, "first_error", (LOGS,), footer=True),
+    Action("next-match", ("n",), "next", "The next line with the text of /, among all", LOOK, "next_match", (LOGS,)),
+    Action("previous-match", ("N",), "previous", "The line with it before", LOOK, "previous_match", (LOGS,)),
+    Action("next-problem", ("full_stop",), "problem", "The next error or warning", LOOK, "next_problem", (LOGS,)),
+    Action("previous-problem", ("comma",), "problem before", "The one before", LOOK, "previous_problem", (LOGS,)),
+    Action("copy-lines", ("y",), "copy lines", "Copy the marked line, or those in sight", LOOK, "copy_lines", (LOGS,)),
     Action("wrap", ("w",), "wrap", "Wrap long lines, or cut them", LOOK, "wrap", (LOGS,), footer=True),
     Action("previous-log", ("left_square_bracket",), "older", "The next older job", LOOK, "older", (LOGS, TRAINING)),
     Action("next-log", ("right_square_bracket",), "newer", "The next newer job", LOOK, "newer", (LOGS, TRAINING)),

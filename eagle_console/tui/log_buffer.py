@@ -28,7 +28,10 @@ def severity(line: str) -> str:
 
 
 class LogBuffer:
-    """Lines by number from the first one kept. ``shown`` holds those that pass the filter, in order."""
+    """Lines by number from the first one kept. ``shown`` holds those that pass the filter, in order.
+
+    ``dropped`` counts the lines that are not kept any more, ``removed`` those of them that were shown.
+    """
 
     def __init__(self, max_lines: int = MAX_LINES) -> None:
         self._max_lines = max_lines
@@ -37,6 +40,7 @@ class LogBuffer:
         self.pattern = ""
         self.shown: list[str] = []
         self.dropped = 0
+        self.removed = 0
 
     @property
     def total(self) -> int:
@@ -79,6 +83,22 @@ class LogBuffer:
                     return number
         return next((number for number, line in enumerate(self.shown) if severity(line) == "error"), None)
 
+    def find(self, text: str, start: int, step: int = 1) -> int | None:
+        """The next shown line with a text (see ``matches``) from ``start`` on, backwards with a ``step`` of -1."""
+        wanted = range(max(0, start), len(self.shown)) if step > 0 else range(min(start, len(self.shown) - 1), -1, -1)
+        return next((number for number in wanted if matches(self.shown[number], text)), None)
+
+    def problem(self, start: int, step: int = 1) -> int | None:
+        """The next shown error or warning from ``start`` on, backwards with a ``step`` of -1.
+
+        Of neighbours, as the lines of a traceback, only the first one counts.
+        """
+        wanted = range(max(0, start), len(self.shown)) if step > 0 else range(min(start, len(self.shown) - 1), -1, -1)
+        for number in wanted:
+            if severity(self.shown[number]) and not (number and severity(self.shown[number - 1])):
+                return number
+        return None
+
     def _replace_last(self, line: str) -> None:
         if self.shown and matches(self._lines[-1], self.pattern):
             self.shown.pop()
@@ -92,6 +112,7 @@ class LogBuffer:
         del self._lines[:cut]
         del self.shown[:hidden]
         self.dropped += cut
+        self.removed += hidden
 
 
 def _bar_name(line: str) -> str:

@@ -307,6 +307,30 @@ async def _wrap(app: TestConsole, pilot: Pilot[None]) -> None:
     assert log.virtual_size.width <= log.size.width
 
 
+def _goes(action_id: str, *keys: str, to: int) -> None:
+    """A key of the log that goes to a line; test_tui_logs has the whole of it."""
+
+    @effect(action_id)
+    async def check(app: TestConsole, pilot: Pilot[None]) -> None:
+        lines = ["ERROR it broke" if n in (30, 90) else f"line {n}" for n in range(200)]
+        log = await _open_log(app, pilot, *lines)
+        await _press(pilot, "home", *keys)
+        assert log._marked == to
+
+
+_goes("next-problem", "full_stop", to=30)
+_goes("previous-problem", "full_stop", "full_stop", "comma", to=30)
+_goes("next-match", "slash", *"broke", "enter", "n", "n", to=90)
+_goes("previous-match", "slash", *"broke", "enter", "n", "N", to=90)
+
+
+@effect("copy-lines")
+async def _copy_lines(app: TestConsole, pilot: Pilot[None]) -> None:
+    await _open_log(app, pilot, "one", "two")
+    await _press(pilot, "y")
+    assert app.clipboard == "one\ntwo"
+
+
 @effect("previous-log")
 async def _older(app: TestConsole, pilot: Pilot[None]) -> None:
     await _press(pilot, "3", "left_square_bracket")

@@ -165,7 +165,7 @@ def test_the_disk_says_how_fast_it_fills_up() -> None:
 
 def test_footer_says_what_keeps_running() -> None:
     assert "(1 job keeps running)" in footer_line("load", 1, 160).plain
-    assert "(2 jobs keep running)" in footer_line("load", 2, 140).plain
+    assert "(2 jobs keep running)" in footer_line("load", 2, 160).plain
     assert "running" not in footer_line("load", 0, 140).plain
 
 

@@ -1,4 +1,4 @@
-"""The log of one job: follows its end, filters, jumps to the first error."""
+"""The log of one job: follows its end, filters, searches, goes from one problem to the next."""
 
 from __future__ import annotations
 
@@ -67,8 +67,34 @@ class LogsScreen(ConsoleScreen):
         self.query_one(FilterInput).open()
 
     async def action_back(self) -> None:
-        if not self.query_one(FilterInput).clear_filter():
+        log = self.query_one(LogView)
+        if self.query_one(FilterInput).clear_filter():
+            return
+        if log.searched:
+            log.search("")
+            self.paint(self.console_app.view())
+        else:
             await super().action_back()
+
+    def action_next_match(self) -> None:
+        self._find(1)
+
+    def action_previous_match(self) -> None:
+        self._find(-1)
+
+    def action_next_problem(self) -> None:
+        self._find_problem(1)
+
+    def action_previous_problem(self) -> None:
+        self._find_problem(-1)
+
+    def action_copy_lines(self) -> None:
+        lines = self.query_one(LogView).marked_or_in_sight
+        if not lines:
+            self.console_app.say("There is no line to copy.", "warning")
+            return
+        self.console_app.copy_to_clipboard("\n".join(lines))
+        self.console_app.say(f"Copied {fmt.plural(len(lines), 'line')}. Some terminals ignore this (OSC 52).")
 
     def action_follow(self) -> None:
         log = self.query_one(LogView)
@@ -104,6 +130,23 @@ class LogsScreen(ConsoleScreen):
     @on(FilterInput.Left)
     def _filter_left(self) -> None:
         self.query_one(LogView).focus()
+
+    def _find(self, step: int) -> None:
+        """The next line with the text that ``/`` was given, among all lines: in its context."""
+        log, field = self.query_one(LogView), self.query_one(FilterInput)
+        if field.value:
+            log.search_filtered(field.value)
+            field.clear_filter()
+        if not log.searched:
+            self.console_app.say("Type a text with / first; n then goes from one line with it to the next.")
+        elif not log.next_match(step):
+            self.console_app.say(f"No line with {log.searched}.", "warning")
+        self.paint(self.console_app.view())
+
+    def _find_problem(self, step: int) -> None:
+        if not self.query_one(LogView).next_problem(step):
+            self.console_app.say("No further error or warning that way.")
+        self.paint(self.console_app.view())
 
     def _step(self, step: int) -> None:
         state = self.console_app.view().state
@@ -151,6 +194,8 @@ class LogsScreen(ConsoleScreen):
         lines = ("the last " if self._begin or log.buffer.dropped else "") + fmt.plural(total, "line")
         if shown != total:
             lines = f"{fmt.count(shown)} of {lines}"
+        if log.searched:
+            marks.append(f"n: {shorten(clean(log.searched), 24)}")
         if log.buffer.pattern:
             marks.append(f"filter {shorten(clean(log.buffer.pattern), 24)}")
         state = Content.assemble("  ", job_words.state_content(job)) if job else Content("")
