@@ -13,6 +13,7 @@ from typing import Any, NoReturn
 from eagle_console import __version__, crash, documents
 from eagle_console.arguments import Command, Describe, add_host, count, port, seconds
 from eagle_console.commands import (
+    compare,
     doctor,
     explain_log,
     forward,
@@ -271,6 +272,12 @@ def _job(parser: argparse.ArgumentParser, command: Command) -> None:
     parser.add_argument("job", metavar="JOB", help="an id, the beginning of one, or a stage (its newest job)")
 
 
+def _compare(parser: argparse.ArgumentParser) -> None:
+    add_host(parser, compare.compare)
+    parser.add_argument("left", metavar="JOB", help="an id, the beginning of one, a stage, or adopted-PID")
+    parser.add_argument("right", metavar="JOB", help="the other one")
+
+
 def _logs(parser: argparse.ArgumentParser) -> None:
     _job(parser, jobs.logs)
     parser.add_argument("-f", "--follow", action="store_true", help="go on until the job ends")
@@ -345,6 +352,7 @@ _COMMANDS: dict[str, tuple[str, Describe]] = {
     "stages": ("the catalogue with each stage's preflight verdict", lambda parser: add_host(parser, stages.stages)),
     "run": ("launch a stage; it survives this console", _run_arguments),
     "jobs": ("what runs and what ran", lambda parser: add_host(parser, jobs.jobs)),
+    "compare": ("two jobs side by side: settings, results, differences", _compare),
     "logs": ("a job's log", _logs),
     "shell": ("a shell, or a command, on the host", _shell),
     "forward": ("the server of a job on a port of this machine", _forward),

@@ -21,7 +21,7 @@ from remote.protocol.stages import StageContext
 COMMANDS = (
     "demo", "hosts", "doctor", "watch", "status", "gpus", "disk", "stages", "run", "jobs", "logs", "stop", "shell",
     "forward", "get", "checkpoints", "triage", "prune", "undo", "purge", "trash", "pin", "validate", "explain-log",
-    "journal", "report", "replay", "completion",
+    "compare", "journal", "report", "replay", "completion",
 )  # fmt: skip
 """Every command of the contract, present or planned: a profile of such a name could never be opened."""
 

@@ -80,6 +80,7 @@ _SIGNS = {
     "exclamation_mark": "!",
     "full_stop": ".",
     "comma": ",",
+    "equals_sign": "=",
 }
 
 ACTIONS: tuple[Action, ...] = (
@@ -108,6 +109,11 @@ ACTIONS: tuple[Action, ...] = (
     Action(
         "stop", ("x",), "stop", "Stop the shown or selected job", ACT, "stop",
         where=(DASHBOARD, STAGES, LOGS, LOAD, TRAINING), risk=Risk.COSTLY, footer=True,
+    ),
+    Action("mark-job", ("space",), "mark", "Mark the job for a comparison, or not", ACT, "mark_job", where=(STAGES,)),
+    Action(
+        "compare", ("equals_sign",), "compare", "The job beside the marked one, or the one before", LOOK, "compare",
+        where=(STAGES, TRAINING), footer=True,
     ),
     Action("mark", ("space",), "mark", "Mark the row for pruning, or not", ACT, "mark", PRUNABLE, footer=True),
     Action(

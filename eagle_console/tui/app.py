@@ -32,6 +32,7 @@ from eagle_console.tui.messages import StateChanged
 from eagle_console.tui.screens.adopted_dialog import StopAdoptedDialog
 from eagle_console.tui.screens.base import ConsoleScreen
 from eagle_console.tui.screens.checkpoints import CheckpointsScreen
+from eagle_console.tui.screens.compare import CompareDialog
 from eagle_console.tui.screens.dashboard import DashboardScreen
 from eagle_console.tui.screens.dialogs import HostKeyDialog, QuitDialog, StopDialog
 from eagle_console.tui.screens.gpus import GpusScreen
@@ -340,6 +341,26 @@ class ConsoleApp(App[None]):
     def _stage_started(self, job: Job | None) -> None:
         if job is not None:
             self.say(f"{job.stage} was started as {job.id}. Key 3 shows its log.")
+
+    def compare(self, job: Job | None, other: Job | None = None) -> None:
+        """Shows a job beside another one, by default the one before it of the same stage."""
+        if job is None:
+            self.say(NO_JOB, "warning")
+            return
+        other = other or self._before(job)
+        if other is None:
+            self.say(f"There is no other job of {job.stage}: space marks one of another stage.", "warning")
+        else:
+            self.push_screen(CompareDialog(other, job))
+
+    def _before(self, job: Job) -> Job | None:
+        """The newest older job of the same stage, else the oldest newer one."""
+        jobs = self.state.jobs.value.jobs if self.state.jobs else ()
+        same = [one for one in (*jobs, *self.state.adopted_jobs()) if one.stage == job.stage and one.id != job.id]
+        older = [one for one in same if one.created <= job.created]
+        return (
+            max(older, key=lambda one: one.created) if older else min(same, key=lambda one: one.created, default=None)
+        )
 
     def ask_to_stop(self, job: Job | None) -> None:
         """Opens the dialog that stops a job, or says why that makes no sense."""

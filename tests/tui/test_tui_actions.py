@@ -15,6 +15,7 @@ from eagle_console.link.errors import PortClosed
 from eagle_console.state import LinkState, LinkStatus, Timed
 from eagle_console.tui.actions import ACTIONS, EVERYWHERE, SCREENS, Risk, actions_at, bindings
 from eagle_console.tui.app import ConsoleApp
+from eagle_console.tui.screens.compare import CompareDialog
 from eagle_console.tui.screens.dialogs import QuitDialog, StopDialog
 from eagle_console.tui.screens.help import HelpScreen, help_text
 from eagle_console.tui.screens.prune_dialog import PruneDialog
@@ -110,6 +111,24 @@ for _screen, _key, _start in (
     ("trash", "B", "4"),
 ):
     _go(_screen, _key, _start)
+
+
+@effect("mark-job")
+async def _mark_job(app: TestConsole, pilot: Pilot[None]) -> None:
+    await _press(pilot, "2")
+    table = app.screen.query_one("#job-table", Table)
+    await _press(pilot, "space")
+    assert "* " in table.plain
+    await _press(pilot, "space")
+    assert "* " not in table.plain
+
+
+@effect("compare")
+async def _compare(app: TestConsole, pilot: Pilot[None]) -> None:
+    older = job(id="serve-older", created=1.0)
+    app.fake.publish(state(job(), older))
+    await _press(pilot, "2", "equals_sign")
+    assert isinstance(app.screen, CompareDialog)
 
 
 @effect("next-host")

@@ -49,6 +49,7 @@ class StagesScreen(ConsoleScreen):
         super().__init__()
         self._stages: tuple[StageInfo, ...] = ()
         self._trouble = ""
+        self._marked_job: str | None = None
         self._asked: tuple[Session, tuple[str, ...]] | None = None
 
     def compose_body(self) -> ComposeResult:
@@ -109,6 +110,18 @@ class StagesScreen(ConsoleScreen):
         else:
             self.console_app.say(self._trouble or "The stages are not known yet: there is no answer from the host.")
 
+    def action_mark_job(self) -> None:
+        job = self.selected_job()
+        self._marked_job = None if job is None or job.id == self._marked_job else job.id
+        self.paint(self.console_app.view())
+
+    def action_compare(self) -> None:
+        job = self.selected_job()
+        marked = self.console_app.view().state.job(self._marked_job or "")
+        self.console_app.compare(
+            job, None if job is not None and marked is not None and marked.id == job.id else marked
+        )
+
     def action_filter(self) -> None:
         self.query_one(FilterInput).open()
 
@@ -136,7 +149,7 @@ class StagesScreen(ConsoleScreen):
     def _job_rows(self, view: View) -> list[Row]:
         pattern = self.query_one(FilterInput).value
         jobs = view.state.jobs.value.jobs if view.state.jobs else ()
-        rows = [_job_row(view, job) for job in (*view.state.adopted_jobs(), *jobs)]
+        rows = [_job_row(view, job, job.id == self._marked_job) for job in (*view.state.adopted_jobs(), *jobs)]
         return [row for row in rows if matches(" ".join(row.cells), pattern)]
 
     def _paint_detail(self) -> None:
@@ -189,9 +202,9 @@ def _stage_row(stage: StageInfo) -> Row:
     return Row(stage.name, cells, styled=1, style=VERDICT_STYLES.get(stage.verdict, ""))
 
 
-def _job_row(view: View, job: Job) -> Row:
+def _job_row(view: View, job: Job, marked: bool = False) -> Row:
     cells = (
-        clean(job.id, 200),
+        ("* " if marked else "") + clean(job.id, 200),
         job_words.state_word(job),
         job_words.progress_text(job),
         fmt.duration(view.seconds(job)),

@@ -119,6 +119,9 @@ class TrainingScreen(AskingScreen[Picture]):
         if job is not None:
             await self.console_app.show_log(job.id)
 
+    def action_compare(self) -> None:
+        self.console_app.compare(self.selected_job())
+
     @on(DataTable.RowSelected)
     async def _row_selected(self, event: DataTable.RowSelected) -> None:
         event.stop()
