@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from eagle_console.text import clean
 from pipeline.plan.stage import Parameter, ParameterError, parse_value
+from remote.protocol.jobs import Job
 from remote.protocol.stages import VERDICT_BLOCKED, ParameterInfo, StageInfo
 
 _KNOWN_TYPES = ("int", "float", "str", "bool", "path")
@@ -41,7 +42,9 @@ def given(parameters: tuple[ParameterInfo, ...], texts: Mapping[str, str]) -> di
 
 
 def hint(info: ParameterInfo) -> str:
-    """Type, unit and range of a parameter in a few words."""
+    """Type, unit and range of a parameter in a few words, or its choices."""
+    if info.choices:
+        return clean(" | ".join(info.choices), 100)
     words = [_TYPE_WORDS.get(info.type, "text")]
     if info.unit:
         words.append(f"in {clean(info.unit, 30)}")
@@ -57,6 +60,32 @@ def hint(info: ParameterInfo) -> str:
 def default_text(info: ParameterInfo) -> str:
     """What an empty field means."""
     return "default" if info.default is None else clean(info.default, 200)
+
+
+def last_used(parameters: tuple[ParameterInfo, ...], jobs: Iterable[Job], stage: str) -> dict[str, str]:
+    """What the newest job of the stage was given that is not the default, as texts to type; empty where there is none.
+
+    :param jobs: the newest first.
+    """
+    job = next((job for job in jobs if job.stage == stage and job.parameters), None)
+    if job is None:
+        return {}
+    given = {}
+    for info in parameters:
+        value = job.parameters.get(info.name)
+        text = value_text(value)
+        if text and value != info.default and not check_value(info, text):
+            given[info.name] = text
+    return given
+
+
+def value_text(value: Any) -> str:
+    """A value as a person types it; empty for one that nobody can type."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, (int, float, str)):
+        return clean(value)
+    return ""
 
 
 def obstacle(
@@ -87,4 +116,6 @@ def obstacle(
 def _parameter(info: ParameterInfo) -> Parameter:
     """The catalogue's form of a parameter; one of a type that only a newer agent knows is taken as text."""
     kind = info.type if info.type in _KNOWN_TYPES else "str"
-    return Parameter(info.name, kind, info.help, info.default, info.unit, info.minimum, info.maximum)
+    return Parameter(
+        info.name, kind, info.help, info.default, info.unit, info.minimum, info.maximum, choices=info.choices
+    )

@@ -73,6 +73,7 @@ class Plan:
                     parameter.unit,
                     parameter.minimum,
                     parameter.maximum,
+                    parameter.choices,
                 )
                 for parameter in self.stage.parameters
             ),

@@ -12,7 +12,10 @@ VERDICT_BLOCKED = "blocked"
 
 @dataclass(frozen=True)
 class ParameterInfo:
-    """A parameter of a stage: its type is ``int``, ``float``, ``str``, ``bool`` or ``path``."""
+    """A parameter of a stage: its type is ``int``, ``float``, ``str``, ``bool`` or ``path``.
+
+    :param choices: the only values, where there are not many.
+    """
 
     name: str
     type: str
@@ -21,6 +24,7 @@ class ParameterInfo:
     unit: str = ""
     minimum: Optional[float] = None
     maximum: Optional[float] = None
+    choices: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

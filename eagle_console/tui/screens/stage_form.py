@@ -12,6 +12,7 @@ from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, VerticalScroll
 from textual.content import Content
 from textual.screen import ModalScreen
+from textual.suggester import SuggestFromList
 from textual.widgets import Button, Input, Static
 
 from eagle_console.text import clean, fit
@@ -37,6 +38,7 @@ class StageForm(ModalScreen[Job | None]):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "cancel", "cancel", show=False),
         Binding("ctrl+s", "start", "start", show=False),
+        Binding("ctrl+l", "last_used", "last values", show=False),
     ]
 
     def __init__(self, stage: StageInfo) -> None:
@@ -59,8 +61,15 @@ class StageForm(ModalScreen[Job | None]):
                 for number, info in enumerate(self._stage.parameters):
                     with Horizontal(classes="form-row"):
                         yield Static(Content.styled(fit(clean(info.name, 60), _LABEL), "bold"), classes="form-label")
-                        yield Input(placeholder=model.default_text(info), id=f"value-{number}", compact=True)
+                        suggester = SuggestFromList(_choices(info)) if _choices(info) else None
+                        yield Input(
+                            placeholder=model.default_text(info),
+                            suggester=suggester,
+                            id=f"value-{number}",
+                            compact=True,
+                        )
                         yield Static(Content(""), id=f"note-{number}", classes="form-note")
+            yield Static(self._last_words(), id="form-last")
             yield Static(Content(""), id="form-help")
             yield Static(Content(""), id="form-command")
             yield Static(Content(""), id="form-checks")
@@ -68,6 +77,15 @@ class StageForm(ModalScreen[Job | None]):
             with Horizontal(classes="dialog-answers"):
                 yield Button("Cancel", id="cancel", compact=True)
                 yield Button("Start (ctrl+s)", id="accept", compact=True, variant="primary", disabled=True)
+
+    def _last_words(self) -> Content:
+        """What was given the last time, which ctrl+l fills in."""
+        words = "  ".join(f"{clean(name, 60)}={text}" for name, text in self._last_used().items())
+        return (
+            Content.assemble(("ctrl+l ", "bold"), (f"last used: {words}", "$foreground-muted"))
+            if words
+            else Content("")
+        )
 
     def on_mount(self) -> None:
         for number, info in enumerate(self._stage.parameters):
@@ -79,6 +97,19 @@ class StageForm(ModalScreen[Job | None]):
 
     def action_cancel(self) -> None:
         self.dismiss(None)
+
+    def action_last_used(self) -> None:
+        """Fills in what the last job of the stage was given."""
+        texts = self._last_used()
+        for field in self.query(Input):
+            _, info = self._field(field)
+            field.value = texts.get(info.name, "")
+        if not texts:
+            self.console_app.say("No job of this stage is known here that was given other values than the defaults.")
+
+    def _last_used(self) -> dict[str, str]:
+        jobs = self.console_app.view().state.jobs
+        return model.last_used(self._stage.parameters, jobs.value.jobs if jobs else (), self._stage.name)
 
     def action_start(self) -> None:
         if not self._obstacle() and not self._starting:
@@ -148,7 +179,7 @@ class StageForm(ModalScreen[Job | None]):
         return model.obstacle(self._wrong(), self._plan, view.connected, view.state.readonly, self._trouble)
 
     def _ask(self) -> None:
-        self.run_worker(self._preview(), group="preview", exclusive=True)
+        self.run_worker(self._preview, group="preview", exclusive=True)
 
     async def _preview(self) -> None:
         client = self.console_app.client
@@ -186,3 +217,8 @@ class StageForm(ModalScreen[Job | None]):
         words = "Starting ..." if self._starting else obstacle
         self.query_one("#form-obstacle", Static).update(Content.styled(words, "bold $text-warning"))
         self.query_one("#accept", Button).disabled = bool(obstacle) or self._starting
+
+
+def _choices(info: ParameterInfo) -> tuple[str, ...]:
+    """What a field can be completed to with the right arrow."""
+    return tuple(clean(choice, 100) for choice in info.choices) or (("true", "false") if info.type == "bool" else ())
