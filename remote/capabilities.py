@@ -280,7 +280,7 @@ class Capabilities:
         def make() -> Courses:
             from remote.jobs.courses import Courses
 
-            return Courses(self._policy.workspace)
+            return Courses(self._policy)
 
         return self._part("courses", make)
 

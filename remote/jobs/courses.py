@@ -12,7 +12,9 @@ from typing import Optional, Union
 from pipeline.plan.layout import RUN_PATTERN, Run
 from pipeline.plan.training_commands import RECORDS
 from remote.jobs.records import open_regular
+from remote.policy import Policy
 from remote.protocol.adopted import Adopted
+from remote.protocol.errors import RequestError
 from remote.protocol.jobs import Job
 from remote.protocol.series import TrainingSeries
 from remote.watch.course import Course, LogReader, RecordReader
@@ -29,11 +31,13 @@ KEPT_FILES = 8
 class Courses:
     """Courses by file. Its methods can be called from any thread; requests wait for each other.
 
-    :param workspace: of the jobs; None where there is none.
+    :param policy: its workspace is that of the jobs; a file that a process which is not ours names is read where it
+        allows that.
     """
 
-    def __init__(self, workspace: Optional[str]) -> None:
-        self._workspace = workspace
+    def __init__(self, policy: Policy) -> None:
+        self._policy = policy
+        self._workspace = policy.workspace
         self._lock = threading.Lock()
         self._files: OrderedDict[str, _File] = OrderedDict()
 
@@ -50,11 +54,18 @@ class Courses:
         console output."""
         folder = record.output or (record.training.save_path if record.training is not None else None) or ""
         records = os.path.join(folder, RECORDS)
-        if os.path.isabs(folder) and os.path.isfile(records):
+        if os.path.isabs(folder) and self._may_read(records) and os.path.isfile(records):
             return self._read(record.id, folder, records)
         if record.log is None:
             return TrainingSeries(record.id, folder, problem=f"no log: {record.log_note or 'nothing is known of it'}")
         return self._read(record.id, folder, record.log)
+
+    def _may_read(self, path: str) -> bool:
+        try:
+            self._policy.require_readable(path)
+        except RequestError:
+            return False
+        return True
 
     def _read(self, name: str, folder: str, path: str) -> TrainingSeries:
         with self._lock:

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from remote.jobs.courses import Courses
+from remote.policy import Policy
 from remote.protocol.adopted import Adopted
 from remote.protocol.codec import MAX_FRAME_BYTES, to_wire
 from remote.protocol.jobs import Job
@@ -161,12 +162,16 @@ def test_the_console_output_of_speculators() -> None:
     assert reader.folder
 
 
+def policy(workspace: Path | None, confined: bool = False) -> Policy:
+    return Policy(False, "", (str(workspace),), str(workspace) if workspace else None, confined)
+
+
 def job(run: str = "1k") -> Job:
     return Job("train-1", "train", "task", "running", 0.0, "host", {"run": run})
 
 
 def test_a_file_is_read_as_it_grows_and_anew_when_it_is_another(tmp_path: Path) -> None:
-    courses = Courses(str(tmp_path))
+    courses = Courses(policy(tmp_path))
     assert courses.of_job(job()).problem == "the run has not recorded anything yet"
     folder = tmp_path / "output_1k"
     folder.mkdir()
@@ -190,7 +195,7 @@ def test_a_run_name_that_leads_elsewhere_is_no_run(tmp_path: Path, run: str) -> 
 
 
 def courses_problem(workspace: Path, run: str) -> str:
-    return Courses(str(workspace)).of_job(job(run)).problem
+    return Courses(policy(workspace)).of_job(job(run)).problem
 
 
 def test_a_fifo_or_a_link_is_never_read(tmp_path: Path) -> None:
@@ -206,10 +211,26 @@ def test_a_fifo_or_a_link_is_never_read(tmp_path: Path) -> None:
 def test_an_adopted_run_gives_its_log(tmp_path: Path) -> None:
     log = tmp_path / "train.log"
     log.write_text("\n".join(console_output()) + "\n")
-    found = Courses(None).of_adopted(Adopted("adopted-7", "x", "training", "running", log=str(log)))
+    found = Courses(policy(None)).of_adopted(Adopted("adopted-7", "x", "training", "running", log=str(log)))
     assert found.job == "adopted-7" and found.source == str(log) and found.series
-    without = Courses(None).of_adopted(Adopted("adopted-7", "x", "training", "running", log_note="stdout is a pipe"))
+    without = Courses(policy(None)).of_adopted(
+        Adopted("adopted-7", "x", "training", "running", log_note="stdout is a pipe")
+    )
     assert without.problem == "no log: stdout is a pipe"
+
+
+def test_what_a_foreign_process_names_is_read_only_where_the_host_allows_it(tmp_path: Path) -> None:
+    inside, outside = tmp_path / "allowed", tmp_path / "elsewhere"
+    for folder in (inside, outside):
+        folder.mkdir()
+        (folder / "metrics.jsonl").write_text(record("train", step=0, train={"loss": 1.0}) + "\n")
+    confined = Courses(policy(inside, confined=True))
+    assert confined.of_adopted(Adopted("adopted-7", "x", "training", "running", output=str(inside))).series
+    refused = confined.of_adopted(Adopted("adopted-8", "x", "training", "running", output=str(outside)))
+    assert not refused.series and refused.problem.startswith("no log")
+    assert (
+        Courses(policy(inside)).of_adopted(Adopted("adopted-8", "x", "training", "running", output=str(outside))).series
+    )
 
 
 def test_the_largest_answer_fits_a_frame(tmp_path: Path) -> None:
@@ -223,6 +244,6 @@ def test_the_largest_answer_fits_a_frame(tmp_path: Path) -> None:
             file.write(record("train", t=1e9 + 2 * n, step=step, train=values, **rest) + "\n")
             file.write(record("epoch", global_step=step, local_step=0) + "\n")
             file.write(record("saved", t=1e9, path="/data/" + "x" * 200 + str(n), epoch=n, global_step=step) + "\n")
-    found = Courses(str(tmp_path)).of_job(job())
+    found = Courses(policy(tmp_path)).of_job(job())
     assert isinstance(found, TrainingSeries) and len(found.series) >= 13
     assert len(json.dumps(to_wire(found))) < MAX_FRAME_BYTES - 1024

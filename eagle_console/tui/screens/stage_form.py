@@ -6,7 +6,7 @@ import asyncio
 import uuid
 from typing import TYPE_CHECKING, ClassVar, cast
 
-from textual import on
+from textual import on, work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, VerticalScroll
@@ -178,10 +178,8 @@ class StageForm(ModalScreen[Job | None]):
         view = self.console_app.view()
         return model.obstacle(self._wrong(), self._plan, view.connected, view.state.readonly, self._trouble)
 
-    def _ask(self) -> None:
-        self.run_worker(self._preview, group="preview", exclusive=True)
-
-    async def _preview(self) -> None:
+    @work(group="preview", exclusive=True)
+    async def _ask(self) -> None:
         client = self.console_app.client
         if client is None:
             return

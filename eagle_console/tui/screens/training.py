@@ -29,7 +29,6 @@ from remote.protocol.series import VALIDATION_LOSS, VALIDATION_PREDICTED, SavedC
 
 _COLUMNS = (
     Column("name", 12),
-    Column("epoch", 5, right=True, least=60),
     Column("step", 9, right=True),
     Column("saved", 8, right=True, least=70),
     Column("size", 7, right=True),
@@ -171,7 +170,6 @@ def _row(
     word = judged.artifact.verdict.word if judged is not None else ""
     cells = (
         clean(posixpath.basename(saved.path.rstrip("/")), 100),
-        fmt.UNKNOWN if saved.epoch is None else str(saved.epoch + 1),
         fmt.count(saved.step),
         fmt.moment(saved.wall, view.wall),
         fmt.gb(saved.bytes),
@@ -181,4 +179,4 @@ def _row(
         clean(word, 20) or fmt.UNKNOWN,
         clean(main_reason(judged.artifact.verdict), 300) if judged is not None else "",
     )
-    return Row(saved.path, cells, styled=8, style=VERDICT_STYLES.get(word, ""))
+    return Row(saved.path, cells, styled=7, style=VERDICT_STYLES.get(word, ""))
