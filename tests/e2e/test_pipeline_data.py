@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fixtures.ml_environment import free_port
 from fixtures.stage_jobs import Jobs, living, rows
 from fixtures.stages import Workspace, prompts
 
@@ -166,15 +165,6 @@ def test_conversations_are_rendered_by_a_server_without_weights(data: Jobs, tmp_
     assert ended.code == 0, ended.output
     assert ended.evidence["rows"] == 6 and 6 <= ended.evidence["tokens to learn"] < ended.evidence["tokens"] / 2
     assert any(getattr(event, "name", "") == "server render" for event in ended.events)
-
-
-def test_a_preset_without_a_hub(data: Jobs, tmp_path: Path) -> None:
-    """The hub's own client tries for some 20 s before it gives up."""
-    hub = f"http://127.0.0.1:{free_port()}"
-    run = Workspace(tmp_path, str(PYTHON)).run("prompts", env={"HF_ENDPOINT": hub}, samples=5)
-    assert run.code == 1 and run.failure is not None and run.failure.klass == "hub"
-    assert run.failure.where.startswith(f"{hub}/datasets/mlabonne/open-perfectblend") and hub in run.failure.cause
-    assert "source=/path/to/prompts.jsonl" in run.failure.remedy
 
 
 def difference(verifier: Path, folder: Path, layers: str = "2,15,27,30") -> float:

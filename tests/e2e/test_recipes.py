@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +37,7 @@ PARAMETERS = {
     "epochs": 20,
     "lr": 0.001,
     "total_seq_len": 128,
+    "loader_workers": 0,
     "checkpoint_every": 10,
     "bench_prompts": 50,
 }
@@ -87,7 +88,18 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
     yield Demo(tmp_path_factory.mktemp("recipes"))
 
 
-def check(demo: Demo, run: str) -> None:
+@pytest.fixture
+def show(capsys: pytest.CaptureFixture[str]) -> Callable[[str], None]:
+    """Writes to the terminal, whatever pytest captures."""
+
+    def write(text: str) -> None:
+        with capsys.disabled():
+            sys.stdout.write(f"\n{text}")
+
+    return write
+
+
+def check(demo: Demo, run: str, show: Callable[[str], None]) -> None:
     """What a finished recipe must have reached."""
     paths = Run(str(demo.workspace), run)
     for stage in ("prompts", "synthesize", "prepare", "extract", "vocab", "train", "export", "bench"):
@@ -95,7 +107,7 @@ def check(demo: Demo, run: str) -> None:
         assert proven is not None and proven.evidence and all(item.ok for item in proven.evidence), stage
     report = demo.report(run)
     trained, held_out = report["sets"]
-    sys.stdout.write(paths.bench_markdown.read_text())
+    show(paths.bench_markdown.read_text())
     assert trained["drafts"] >= 500
     assert trained["acceptance_length"] >= 2.8
     assert held_out["acceptance_length"] == pytest.approx(report["predicted_acceptance"], abs=0.25)
@@ -109,15 +121,15 @@ def check(demo: Demo, run: str) -> None:
     assert "| mean acceptance length |" in paths.bench_markdown.read_text()
 
 
-def test_classic(demo: Demo) -> None:
+def test_classic(demo: Demo, show: Callable[[str], None]) -> None:
     job = demo.run("classic", run="classic", source=demo.source, **PARAMETERS)
     assert job["state"] == "done"
-    check(demo, "classic")
+    check(demo, "classic", show)
 
 
-def test_one_pass_on_the_same_prompts(demo: Demo) -> None:
+def test_one_pass_on_the_same_prompts(demo: Demo, show: Callable[[str], None]) -> None:
     demo.run("one-pass", run="one-pass", source=demo.source, **PARAMETERS)
-    check(demo, "one-pass")
+    check(demo, "one-pass", show)
 
 
 def test_an_untrained_draft_is_next_to_never_accepted(demo: Demo) -> None:
