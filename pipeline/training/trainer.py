@@ -24,6 +24,7 @@ from typing import Any, Optional
 from pipeline.training import checkpoints, gpu
 from pipeline.training.checkpoints import INTERRUPTED
 from pipeline.training.records import CONFIG, EPOCH, FAILED, PHASE, SAVED, STEP, TEXT, TRAIN, VAL, Writer
+from pipeline.training.stopping import CommonStop
 
 STEP_SECONDS = 0.5
 """Progress within an epoch is written at most this often."""
@@ -114,6 +115,7 @@ def watched(trainer: Any, records: Writer, first: bool) -> Any:
         _saving_since: Any = None
         train_loader: Any
         _started = False
+        _stop: Optional[CommonStop] = None
 
         def setup_trainer(self) -> None:
             if first:
@@ -148,6 +150,8 @@ def watched(trainer: Any, records: Writer, first: bool) -> Any:
                 total = min(total, self.config.max_steps)
             place = {"epochs": self.config.num_epochs, "steps": steps, "total": total}
             records.write(EPOCH, epoch=epoch, local_step=begin, global_step=self.global_step, **place)
+            if self.is_distributed and self._stop is None:
+                self._stop = CommonStop()
             started = self._started
             if not started:
                 records.write(PHASE, name="workers", detail="processes that load the data")
@@ -170,6 +174,8 @@ def watched(trainer: Any, records: Writer, first: bool) -> Any:
                     )
                 if step_callback is not None:
                     step_callback()
+                if self._stop is not None:
+                    self._stop.compare()
 
             if started:
                 records.write(PHASE, name="train", detail=f"epoch {epoch + 1}")
