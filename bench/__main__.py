@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from bench import connect, deleting, disk, explain_log, get, screen
+from bench import connect, deleting, disk, explain_log, fleet, get, logs, screen
 
 
 @dataclass(frozen=True)
@@ -25,6 +25,8 @@ PARTS = {
     "screen": Part(
         "At rest, eight GPUs at 1 Hz, 120x34 (budget: agent 1 % and 45 MB, console 5 % and 30 kB/s)", screen.run
     ),
+    "fleet": Part("Sixteen hosts side by side at 200x60 (budget: console 25 %, key to paint 100 ms p95)", fleet.run),
+    "logs": Part("A log of 2,000 lines a second on the screen (budget: 15 %)", logs.run),
     "get": Part("A file of 1 GB over a real sshd on loopback (budget: a third of cat)", get.run),
     "disk": Part("Disk (budget: scan within twice du -s, refresh 1 ms CPU, 60 MB)", lambda: [disk.run()]),
     "explain_log": Part("A vLLM log of 1 GB (budget: 20 s and 60 MB, then 1 % of a core)", explain_log.run),

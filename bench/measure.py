@@ -18,6 +18,10 @@ WARM_UP_SECONDS = 4.0
 """Imports and the first look at everything are not the steady state."""
 
 
+_RECENT = 256 * 1024
+"""Bytes of the terminal's output that are kept to look in."""
+
+
 @dataclass(frozen=True)
 class Cost:
     """Of one process: percent of one core, resident and proportional memory in bytes, bytes a second of output."""
@@ -48,6 +52,7 @@ class OnTerminal:
         )
         os.close(other_end)
         self._written = 0
+        self._recent = b""
         threading.Thread(target=self._drain, daemon=True).start()
 
     def __enter__(self) -> OnTerminal:
@@ -78,16 +83,42 @@ class OnTerminal:
             costs.append(Cost(name.replace("_", " "), percent, memory["Rss"], memory["Pss"], terminal))
         return costs
 
+    def write(self, keys: bytes) -> None:
+        """Types keys."""
+        os.write(self._terminal, keys)
+
+    def answer(self, keys: bytes, words: bytes, patience: float = 10.0) -> float:
+        """Seconds from the keys until the words are on the terminal.
+
+        :raises TimeoutError: when they never come.
+        """
+        self._recent = b""
+        begun = time.monotonic()
+        self.write(keys)
+        while words not in self._recent:
+            if time.monotonic() - begun > patience:
+                raise TimeoutError(f"{words!r} never came")
+            time.sleep(0.001)
+        return time.monotonic() - begun
+
     def child(self, word: str) -> int:
         """The descendant whose command line contains ``word``."""
+        return next(iter(self._children(word)))
+
+    def children(self, word: str) -> int:
+        """How many descendants have ``word`` in their command line."""
+        return len(self._children(word))
+
+    def _children(self, word: str) -> list[int]:
         from remote.procfs import command_line, descendants
 
-        return next(record.pid for record in descendants([self.pid]) if word in (command_line(record.pid) or ""))
+        return [record.pid for record in descendants([self.pid]) if word in (command_line(record.pid) or "")]
 
     def _drain(self) -> None:
         try:
             while data := os.read(self._terminal, 65536):
                 self._written += len(data)
+                self._recent = (self._recent + data)[-_RECENT:]
         except OSError:  # the other end is closed
             return
 
