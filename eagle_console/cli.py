@@ -70,9 +70,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         code, klass, cause, remedy = known
         if out.json:
             out.document(documents.error(klass, cause, remedy))
-        out.say(f"eagle-console: {cause}")
-        if remedy:
-            out.say(f"  {remedy}")
+        for line in f"eagle-console: {cause}".splitlines():
+            out.say(line)
+        for line in remedy.splitlines():
+            out.say(f"  {line}")
         return code
 
 

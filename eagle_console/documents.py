@@ -71,6 +71,7 @@ def disk(snapshot: DiskSnapshot) -> Document:
         "growth": snapshot.growth,
         "full_in": snapshot.full_in,
         "directories": [to_wire(entry) for entry in snapshot.entries],
+        "own": [to_wire(entry) for entry in snapshot.own],
     }
 
 

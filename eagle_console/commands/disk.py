@@ -45,6 +45,9 @@ def show(snapshot: DiskSnapshot, out: Output) -> None:
     if snapshot.filesystem:
         free = f"; {gb(snapshot.filesystem.free)} free of {gb(snapshot.filesystem.total)}"
     out.line(f"{total} in {snapshot.workspace}{free}{full_words(snapshot)}")
+    if snapshot.own:
+        parts = ", ".join(f"{entry.name} {gb(entry.allocated)}" for entry in snapshot.own)
+        out.line(f"Beside that, what eagle-console keeps there itself: {parts}")
 
 
 def full_words(snapshot: DiskSnapshot) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ from eagle_console.client import HostClient
 from eagle_console.config import SYSTEM_SSH, Config, HostProfile
 from eagle_console.link.address import parse_address
 from eagle_console.link.bootstrap import EXEC_LINE, BootstrapResult, start_agent
-from eagle_console.link.errors import LinkTimeout
+from eagle_console.link.errors import ConnectError, LinkTimeout
 from eagle_console.link.prompts import Nobody, PatientPrompter, Prompter
 from eagle_console.link.session import AgentSession, Opening
 from eagle_console.link.transport import LocalTransport, Transport
@@ -21,9 +22,13 @@ DEMO = "demo"
 
 @dataclass(frozen=True)
 class Target:
-    """A host to work on. Where the configuration has no profile of that name, ``profile`` holds the address alone."""
+    """A host to work on. Where the configuration has no profile of that name, ``profile`` holds the address alone.
+
+    :param near: the profile whose name is most like it then, empty where none is.
+    """
 
     profile: HostProfile
+    near: str = ""
 
     @property
     def name(self) -> str:
@@ -56,6 +61,7 @@ def resolve(host: str, config: Config) -> Target:
     :raises AddressError: when it is none of these.
     """
     profile = config.hosts.get(host) or HostProfile(name=host, address=host)
+    near = [] if host in config.hosts else difflib.get_close_matches(host, config.hosts, n=1)
     if profile.address == DEMO:
         from eagle_console.demo.environment import demo_profile
         from eagle_console.demo.home import demo_home
@@ -63,6 +69,7 @@ def resolve(host: str, config: Config) -> Target:
         profile = demo_profile(demo_home())
     elif profile.address != LOCAL:
         parse_address(profile.address)
+        return Target(profile, *near)
     return Target(profile)
 
 
@@ -103,7 +110,7 @@ async def open_session(
     """
     profile = endpoint.target.profile
     opening = Opening.of(profile.workspace, profile.readonly, topics)
-    async with endpoint.transport() as transport:
+    async with _hinted(endpoint.target), endpoint.transport() as transport:
         channel = await transport.open(EXEC_LINE)
         try:
             started = await start_agent(channel, profile.name, opening.encode())
@@ -115,6 +122,17 @@ async def open_session(
             yield Connected(session, started, transport)
         finally:
             await session.close()
+
+
+@asynccontextmanager
+async def _hinted(target: Target) -> AsyncIterator[None]:
+    """Where an address leads nowhere it may be the mistyped name of a profile: the remedy then says so first."""
+    try:
+        yield
+    except ConnectError as error:
+        if target.near:
+            error.remedy = f"there is no profile {target.name!r}; did you mean {target.near!r}? Else {error.remedy}"
+        raise
 
 
 @asynccontextmanager

@@ -1,7 +1,7 @@
 """How much each artifact directory of the workspace takes, kept up to date by a gentle background thread.
 
 An artifact directory is a directory directly below the workspace. Our own ``.eagle_console`` and ``.eagle_trash`` are
-none. Files that lie loose in the workspace are summed up under the name ``.``.
+none and are measured apart. Files that lie loose in the workspace are summed up under the name ``.``.
 """
 
 from __future__ import annotations
@@ -124,11 +124,12 @@ class UsageMonitor:
         self._snapshot = dataclasses.replace(self._snapshot, scanning=True, files_expected=expected)
         problem = ""
         entries: list[ArtifactUsage] = []
+        own: list[ArtifactUsage] = []
         try:
             if not self._workspace:
                 problem = 'No workspace is set. Name one in the host\'s profile: workspace = "/path".'
             else:
-                entries = self._measure(self._workspace, full)
+                entries, own = self._measure(self._workspace, full)
         except OSError as error:
             problem = describe_problem(self._workspace or "", error)
         if full and not problem:
@@ -147,6 +148,7 @@ class UsageMonitor:
             left_out=left_out,
             growth=growth,
             full_in=seconds_until(capacity.free, growth) if capacity else None,
+            own=tuple(own),
         )
         self._finished.set()
         return full
@@ -161,7 +163,8 @@ class UsageMonitor:
         self._growth.keep([_FILE_SYSTEM, *(entry.path for entry in entries)])
         return [dataclasses.replace(entry, growth=self._growth.rate(entry.path)) for entry in entries]
 
-    def _measure(self, workspace: str, full: bool) -> list[ArtifactUsage]:
+    def _measure(self, workspace: str, full: bool) -> tuple[list[ArtifactUsage], list[ArtifactUsage]]:
+        """The artifact directories, and our own."""
         if full:
             # Jittered, so that many agents of one shared file system do not all rescan it together.
             self._next_full = time.monotonic() + _FULL_SECONDS * random.uniform(0.8, 1.2)
@@ -169,6 +172,7 @@ class UsageMonitor:
         root = os.path.realpath(workspace)
         mounts = mount_points()
         entries: list[ArtifactUsage] = []
+        own: list[ArtifactUsage] = []
         directory = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             for name in _child_directories(directory):
@@ -179,10 +183,14 @@ class UsageMonitor:
                     self._show_progress(entries)
             if _has_loose_files(directory):
                 entries.append(usage(workspace, ".", self._sizes.loose(directory)))
+            for name in OWN_DIRECTORIES:
+                totals = self._sizes.measure(directory, name, os.path.join(root, name), mounts)
+                if totals:
+                    own.append(usage(os.path.join(workspace, name), name, totals))
         finally:
             os.close(directory)
         self._sizes.end_pass()
-        return entries
+        return entries, own
 
     def _show_progress(self, entries: list[ArtifactUsage]) -> None:
         if self._snapshot.scanned is None:

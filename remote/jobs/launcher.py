@@ -11,7 +11,7 @@ import shutil
 import signal
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Optional
 
@@ -31,7 +31,7 @@ from remote.protocol import jobs
 from remote.protocol.errors import BAD_ARGUMENT, CONFLICT, FAILED, REFUSED, RequestError
 from remote.protocol.jobs import Job, JobExit, JobSpec, ProcessId, StopRequest
 from remote.protocol.progress import Failure
-from remote.protocol.stages import VERDICT_BLOCKED, LaunchRequest, StageContext, StageInfo, StageList
+from remote.protocol.stages import VERDICT_BLOCKED, Check, LaunchRequest, StageContext, StageInfo, StageList
 
 CONFIRM_SECONDS = 2.0
 
@@ -143,10 +143,7 @@ class Launcher:
             )
         stands = preflight.blocking(ready.checks, request.force)
         if stands:
-            reasons = "; ".join(f"{check.rule}: {check.reason}" for check in stands)
-            hints = [check.remedy for check in stands if check.remedy]
-            hints += [f"or --force {check.rule}" for check in stands if check.rule not in preflight.UNFORCEABLE]
-            raise RequestError(REFUSED, f"{ready.stage.name} cannot be launched: {reasons}", "; ".join(hints))
+            raise _refusal(ready.stage.name, stands)
         return ready
 
     def _create(self, ready: Plan, request: LaunchRequest, key: Optional[str]) -> str:
@@ -203,6 +200,20 @@ class Launcher:
                 record = JobExit(jobs.FAILED, time.time(), failure=failure)
                 write_record(os.path.join(directory, records.EXIT), record, durable=True)
         raise RequestError(FAILED, failure.cause, f"see {os.path.join(directory, records.RUNNER_LOG)} on the host")
+
+
+def _refusal(stage: str, stands: Sequence[Check]) -> RequestError:
+    """One reason a line, and one remedy a line; of several, each remedy says which check it is for."""
+    reasons = [f"{check.rule}: {check.reason}" for check in stands]
+    remedies = []
+    for check in stands:
+        force = "" if check.rule in preflight.UNFORCEABLE else f"--force {check.rule}"
+        ways = "; or ".join(filter(None, (check.remedy, force)))
+        if ways:
+            remedies.append(ways if len(stands) == 1 else f"{check.rule}: {ways}")
+    begin = f"{stage} cannot be launched:"
+    message = f"{begin} {reasons[0]}" if len(reasons) == 1 else "\n  ".join((begin, *reasons))
+    return RequestError(REFUSED, message, "\n".join(remedies))
 
 
 def _check_own(job: Job, directory: str, runner: Optional[ProcessId]) -> None:

@@ -41,7 +41,8 @@ class DiskSnapshot:
     ``left_out`` counts the smallest directories, where more exist than one frame can carry. ``growth`` is how fast the
     used space of the file system rises, in bytes an hour, and ``full_in`` the seconds until it is full at that speed;
     both are None while that is not known, and ``full_in`` also where it does not grow. ``files_expected`` is how many
-    files the last full pass saw, while a full pass runs.
+    files the last full pass saw, while a full pass runs. ``own`` is what this program itself keeps there, its job
+    records and its trash; it is no part of ``entries``.
     """
 
     workspace: str
@@ -55,3 +56,4 @@ class DiskSnapshot:
     growth: Optional[float] = None
     full_in: Optional[float] = None
     files_expected: Optional[int] = None
+    own: tuple[ArtifactUsage, ...] = ()

@@ -283,6 +283,10 @@ def test_artifact_directories_largest_first(tmp_path: Path, monitor: Callable[..
         ("data_1k", 20_000, 1),
         (".cache", 5000, 1),
     ]
+    assert [(entry.name, entry.apparent) for entry in snapshot.own] == [
+        (".eagle_console", 400_000),
+        (".eagle_trash", 400_000),
+    ]
     assert snapshot.entries[0].path == str(tmp_path / "output_1k")
     assert snapshot.entries[0].modified == pytest.approx(time.time(), abs=60)
     assert snapshot.filesystem and snapshot.filesystem.total > 0

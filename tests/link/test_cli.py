@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -186,6 +187,12 @@ def test_a_blocked_launch_is_refused_and_can_be_forced_by_name(console: Console)
         if check["verdict"] == "blocked"
     ]
     force = [word for rule in blocked for word in ("--force", rule)]
+    with socket.create_server(("127.0.0.1", console.port)):
+        code, _, err = console("run", "box", "serve", f"port={console.port}")
+    begin, *said = err.splitlines()
+    assert code == 5 and begin == "eagle-console: serve cannot be launched:"
+    rules = [line.split(":")[0].strip() for line in said]
+    assert sorted(rules[:2]) == ["port", "verifier"] and rules[2:] == rules[:2], "a line a reason, then one a remedy"
     code, _, err = console("run", "box", "serve", f"port={console.port}", *force)
     assert code == 5 and "--yes" in err
     assert console.serve("--yes", *force)["state"] == "ready"
@@ -206,6 +213,7 @@ def test_a_blocked_launch_is_refused_and_can_be_forced_by_name(console: Console)
         (["status", "not a host"], 2, "not a host"),
         (["status", "box", "--config", "/nonexistent.toml"], 2, "no such file"),
         (["status", "nobody@127.0.0.1:1"], 3, "127.0.0.1"),
+        (["status", "bxo"], 3, "there is no profile 'bxo'; did you mean 'box'?"),
     ],
 )
 def test_errors_have_their_exit_code_and_a_sentence(console: Console, words: list[str], code: int, part: str) -> None:

@@ -163,10 +163,12 @@ def test_the_disk_says_how_fast_it_fills_up() -> None:
     assert "scanning again: 100 of about 10,576 files so far" in lines
 
 
-def test_footer_says_what_keeps_running() -> None:
-    assert "(1 job keeps running)" in footer_line("load", 1, 160).plain
-    assert "(2 jobs keep running)" in footer_line("load", 2, 160).plain
-    assert "running" not in footer_line("load", 0, 140).plain
+@pytest.mark.parametrize("screen", SCREENS)
+def test_footer_says_what_keeps_running(screen: str) -> None:
+    assert "q quit (1 job keeps running)" in footer_line(screen, 1, 120).plain
+    assert "q quit (2 jobs keep running)" in footer_line(screen, 2, 120).plain
+    assert "running" not in footer_line(screen, 0, 120).plain
+    assert "x stop" in footer_line("dashboard", 2, 80).plain
 
 
 def test_job_strip_counts_what_does_not_fit() -> None:

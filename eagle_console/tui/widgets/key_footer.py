@@ -10,6 +10,8 @@ from eagle_console.tui.view import View
 from eagle_console.tui.widgets.lines import Lines
 
 _KEY = "bold $text-accent"
+_WIDE = 120
+"""Cells from which on the line says what keeps running."""
 
 
 class KeyFooter(Lines):
@@ -27,7 +29,8 @@ class KeyFooter(Lines):
 def footer_line(screen_name: str, running: int, width: int) -> Content:
     """The line for a width: screens, then what can be done here, then help and quit.
 
-    Where that does not fit, the screens lose their names.
+    Where that does not fit, the screens lose their names; what keeps running goes before the last keys, but not before
+    the only ones of a narrow screen.
     """
     shown = [action for action in actions_at(screen_name) if action.footer]
     last = [action for action in shown if action.id in ("help", "quit")]
@@ -36,6 +39,9 @@ def footer_line(screen_name: str, running: int, width: int) -> Content:
     here = [action for action in shown if action not in screens and action not in last]
     first = Content("  ").join(_key(action, screen_name) for action in screens)
     pieces = [_key(action, screen_name) for action in here]
+    keeps = f" ({fmt.plural(running, 'job')} {'keeps' if running == 1 else 'keep'} running)" if running else ""
+    if keeps and width >= _WIDE:
+        end = Content.assemble(end, (keeps, "$foreground-muted"))
     if first.cell_length + sum(piece.cell_length + 2 for piece in pieces) + end.cell_length + 3 > width:
         first = Content.assemble(Content(" ").join(Content.styled(a.key, _KEY) for a in screens), " screens")
     line = Content.assemble(" ", first, "  ")
@@ -44,9 +50,7 @@ def footer_line(screen_name: str, running: int, width: int) -> Content:
         if longer.cell_length + end.cell_length > width:
             break
         line = longer
-    keeps = f" ({fmt.plural(running, 'job')} {'keeps' if running == 1 else 'keep'} running)" if running else ""
-    line = Content.assemble(line, end)
-    return Content.assemble(line, (keeps, "$foreground-muted")) if line.cell_length + len(keeps) <= width else line
+    return Content.assemble(line, end)
 
 
 def _key(action: Action, screen_name: str) -> Content:
