@@ -50,6 +50,15 @@ TRAIN = Stage(
             minimum=0.001,
             shapes_result=False,
         ),
+        Parameter(
+            "retention",
+            "str",
+            "what happens to older checkpoints after each epoch; best, newest two and one to resume from always stay: "
+            "off keeps all, trim drops their optimizer state, whole moves them into the trash",
+            "off",
+            choices=("off", "trim", "whole"),
+            shapes_result=False,
+        ),
         Parameter("training_share", "float", "share of the samples to train on", 0.9, minimum=0.01, maximum=0.999),
         Parameter(
             "gpus",

@@ -6,7 +6,7 @@ import os
 from typing import Optional
 
 from pipeline.plan import events
-from pipeline.plan.events import SERVER_DIED
+from pipeline.plan.events import SERVER_DIED, EpochSaved
 from remote.protocol.progress import Evidence, Failure, Progress
 from remote.watch import stage_events
 from remote.watch.follow import LogFollower
@@ -39,6 +39,11 @@ class EventWatch:
     def evidence(self) -> tuple[Evidence, ...]:
         """What the stage has proven so far."""
         return self._state.evidence
+
+    @property
+    def saved(self) -> tuple[EpochSaved, ...]:
+        """The epochs whose checkpoints are on the disk."""
+        return self._state.saved
 
     def explained(self, found: Optional[Failure]) -> Optional[Failure]:
         """Why the stage ended: its own word, but for a server that died; of that the log knows more.

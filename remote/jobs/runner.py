@@ -17,7 +17,7 @@ from typing import Optional
 
 from remote import policy, procfs
 from remote.disk import housekeeping
-from remote.jobs import orphans, records
+from remote.jobs import orphans, pruning, records
 from remote.jobs.ownership import is_ours
 from remote.jobs.supervision import Supervision
 from remote.jobs.wakeup import Wakeup
@@ -56,8 +56,9 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     if any(os.path.lexists(os.path.join(directory, name)) for name in (records.STARTED, records.STATE)):
         orphans.end(directory, spec, wakeup)
     else:
-        housekeeping.start(policy.load(_workspace(directory), readonly=False), prepare=True)
-        Supervision(directory, spec, wakeup).run()
+        allowed = policy.load(_workspace(directory), readonly=False)
+        housekeeping.start(allowed, prepare=True)
+        Supervision(directory, spec, wakeup, pruning.of_job(spec, allowed)).run()
     return EXIT_OK
 
 

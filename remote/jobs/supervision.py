@@ -17,7 +17,9 @@ from remote.jobs.appending import EventLog, ThinningFile
 from remote.jobs.ending import Ending
 from remote.jobs.eventwatch import EventWatch
 from remote.jobs.health import NOT_OURS, HealthPoller
+from remote.jobs.kernelwatch import KernelWatch
 from remote.jobs.logwatch import EVENTS, LogWatch, watcher_for
+from remote.jobs.pruning import Retention
 from remote.jobs.records import RecordError, read_record, write_record
 from remote.jobs.signals import become_subreaper, outcome, reap, signal_name
 from remote.jobs.statefile import StateFile
@@ -31,13 +33,15 @@ SCAN_SECONDS = 2.5
 SAMPLE_SECONDS = 5.0
 SAMPLES_BYTES = 4 * 1024 * 1024
 MAX_PROCESSES = 256  # recorded in state.json; a stage with more is still ended whole
+MAX_PIDS = 100_000
 MAX_WARNINGS = 200
+RETENTION_SECONDS = 20.0  # the last pass of a run that has ended
 
 
 class Supervision:
     """One run of a job's stage, from its start to ``exit.json``."""
 
-    def __init__(self, directory: str, spec: JobSpec, wakeup: Wakeup) -> None:
+    def __init__(self, directory: str, spec: JobSpec, wakeup: Wakeup, retention: Optional[Retention] = None) -> None:
         self._directory = directory
         self._spec = spec
         self._wakeup = wakeup
@@ -49,6 +53,9 @@ class Supervision:
         )
         self._load = loadwatch.of_job(directory, spec)
         self._stage_events = EventWatch(directory) if spec.watcher == EVENTS else None
+        self._retention = retention
+        self._kernel = KernelWatch()
+        self._pids: set[int] = set()  # that the tree ever had: the kernel's log names processes that are gone
         self._begin = time.monotonic()
         self._main: Optional[ProcessId] = None
         self._outcome: Optional[tuple[Optional[int], Optional[int]]] = None
@@ -82,6 +89,7 @@ class Supervision:
             self._could_not_start(error)
             return
         main = self._main = procfs.identity(process.pid) or ProcessId(process.pid, 0, procfs.boot_id())
+        self._pids.add(main.pid)
         self._record_start(main)
         if self._health is not None:
             self._health.start()
@@ -169,6 +177,12 @@ class Supervision:
         for level, text in self._stage_events.news():
             self._events.add(jobs.EVENT_MESSAGE if level == INFO else jobs.EVENT_WARNING, text)
         self._evidence = self._stage_events.evidence
+        if self._retention is not None:
+            self._retention.offer(self._stage_events.saved)
+            if done:
+                self._retention.wait(RETENTION_SECONDS)
+            for well, text in self._retention.news():
+                self._events.add(jobs.EVENT_MESSAGE if well else jobs.EVENT_WARNING, text)
         self._set_progress(self._stage_events.progress(done))
 
     def _with_outlook(self, watch: LogWatch, told: Progress) -> Progress:
@@ -244,6 +258,8 @@ class Supervision:
             return
         self._scanned = now
         self._processes = tuple(self._members())[:MAX_PROCESSES]
+        if len(self._pids) < MAX_PIDS:
+            self._pids.update(process.pid for process in self._processes)
         if self._samples.due(now):
             self._samples.append(now, sampling.sample(process.pid for process in self._processes))
 
@@ -298,7 +314,7 @@ class Supervision:
             if self._watch is not None:
                 self._watch.drain(self._at())
                 self._take_progress(self._watch, done=code == 0)
-                failure = self._watch.failure(code, number)
+                failure = self._watch.failure(code, number, self._kernel.word(self._pids))
         except Exception as error:
             self._warn(f"The end of the log could not be read: {type(error).__name__}: {error}.")
         state = self._final_state(code)

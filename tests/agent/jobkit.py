@@ -83,6 +83,7 @@ class Bench:
             "argv": (sys.executable, "-c", PRELUDE + code),
             "grace_seconds": 0.3,
             "machine_id": procfs.machine_id(),
+            "parameters": {},
             **more,
         }
         spec = JobSpec(
@@ -90,7 +91,6 @@ class Bench:
             stage="check",
             kind=kind,
             cwd=str(self.workspace),
-            parameters={},
             created=time.time(),
             host="here",
             user="me",

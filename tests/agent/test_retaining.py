@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import os
+import threading
 from pathlib import Path
+from typing import Optional
 
 import pytest
 from fixtures import training_runs as made
+from jobkit import Bench
 
+from pipeline.plan.events import EpochSaved
 from remote.disk.deletion import Deletion
 from remote.disk.retaining import retain
 from remote.disk.survey import Survey
+from remote.jobs.pruning import Retention
 from remote.policy import load
 from remote.protocol.artifacts import LEVEL_TRIM, LEVEL_WHOLE
-from remote.protocol.trash import TRASHED
+from remote.protocol.errors import FAILED, RequestError
+from remote.protocol.jobs import DONE, EVENT_MESSAGE
+from remote.protocol.trash import TRASHED, Receipt
 
 
 def engine(workspace: Path) -> Deletion:
@@ -68,3 +75,73 @@ def test_a_torn_newest_goes_so_that_the_trainer_can_go_on(tmp_path: Path, level:
     made.cut(run / "3" / "model.safetensors")
     assert retain(engine(tmp_path), str(run), level, "train-1")
     assert "3" not in epochs(run) and "2" in epochs(run)
+
+
+TRAINING = """
+import json
+run, told = {run!r}, open(os.path.join({job!r}, "progress.jsonl"), "a", buffering=1)
+def saved(epoch):
+    told.write(json.dumps(dict(t=time.time(), event="epoch_saved", path=os.path.join(run, str(epoch)), epoch=epoch)) + "\\n")
+saved(3)
+while not os.path.exists("go on"):
+    time.sleep(0.05)
+"""
+
+
+def trained(tmp_path: Path, retention: str, run: Path) -> Bench:
+    bench = Bench(tmp_path)
+    code = TRAINING.format(run=str(run), job=bench.directory)
+    bench.write(code, watcher="events", parameters={"retention": retention}).start()
+    (tmp_path / "go on").touch()
+    bench.wait_for(DONE)
+    return bench
+
+
+def test_a_job_prunes_its_run_when_an_epoch_is_saved(tmp_path: Path) -> None:
+    run = made.run(tmp_path / "run", [2.0, 1.5, 1.2, 1.3], best=2)
+    bench = trained(tmp_path, LEVEL_WHOLE, run)
+    assert epochs(run) == ["2", "3"]
+    told = [event.text for event in bench.store.events(bench.id, 0) if event.kind == EVENT_MESSAGE]
+    receipt = engine(tmp_path).trash().receipts[0]
+    assert told == [f"Retention moved 2 into the trash (0, 1); undo {receipt.id} brings them back."]
+    assert receipt.who.startswith(f"{bench.id} as ")
+    engine(tmp_path).undo(receipt.id, "ann")
+    assert epochs(run) == ["0", "1", "2", "3"]
+
+
+def test_a_job_without_retention_keeps_everything(tmp_path: Path) -> None:
+    run = made.run(tmp_path / "run", [2.0, 1.5, 1.2, 1.3], best=2)
+    trained(tmp_path, "off", run)
+    assert epochs(run) == ["0", "1", "2", "3"]
+
+
+def test_what_goes_wrong_is_said_once_and_the_next_epoch_is_tried_again(tmp_path: Path) -> None:
+    asked: list[tuple[str, str, str]] = []
+
+    def prune(run: str, level: str, job: str) -> Optional[Receipt]:
+        asked.append((run, level, job))
+        raise RequestError(FAILED, "the journal cannot be written")
+
+    retention = Retention(LEVEL_TRIM, "train-1", prune)
+    for count in (1, 2):
+        for _ in range(2):  # the same epochs seen again start nothing
+            retention.offer([EpochSaved(f"/run/{number}", number) for number in range(count)])
+            retention.wait(5)
+    assert asked == [("/run", LEVEL_TRIM, "train-1")] * 2
+    assert list(retention.news()) == [(False, "Retention: the journal cannot be written.")]
+
+
+def test_a_pass_that_hangs_holds_up_nothing() -> None:
+    held, began = threading.Event(), threading.Event()
+
+    def prune(run: str, level: str, job: str) -> Optional[Receipt]:
+        began.set()
+        held.wait(20)
+        return None
+
+    retention = Retention(LEVEL_TRIM, "train-1", prune)
+    for number in range(5):
+        retention.offer([EpochSaved(f"/run/{number}", number)])
+    assert began.wait(5) and not retention.news()
+    held.set()
+    retention.wait(5)
