@@ -81,7 +81,8 @@ TRAINING = """
 import json
 run, told = {run!r}, open(os.path.join({job!r}, "progress.jsonl"), "a", buffering=1)
 def saved(epoch):
-    told.write(json.dumps(dict(t=time.time(), event="epoch_saved", path=os.path.join(run, str(epoch)), epoch=epoch)) + "\\n")
+    event = dict(t=time.time(), event="epoch_saved", path=os.path.join(run, str(epoch)), epoch=epoch)
+    told.write(json.dumps(event) + "\\n")
 saved(3)
 while not os.path.exists("go on"):
     time.sleep(0.05)
