@@ -25,7 +25,7 @@ async def explain_log(call: Invocation) -> ExitCode:
     """Prints the explanation of a log; no host is asked."""
     arguments = call.arguments
     code = arguments.exit_code
-    killed = _oom_kill(arguments.dmesg) if arguments.dmesg else ""
+    killed = _oom_kill(arguments.dmesg) if arguments.dmesg else None
     if code is not None and code < 0:
         explained = read(arguments.file).explain(None, -code, killed)
     else:

@@ -115,9 +115,12 @@ class LogWatch:
         """Bytes of the log that were read."""
         return self._follower.offset
 
-    def failure(self, code: Optional[int], signal: Optional[int]) -> Optional[Failure]:
-        """The reason that the log gives for the end of the stage, None where it gives none."""
-        return failures.verdict(self._scan, code, signal)
+    def failure(self, code: Optional[int], signal: Optional[int], kernel: Optional[str] = None) -> Optional[Failure]:
+        """The reason that the log gives for the end of the stage, None where it gives none.
+
+        :param kernel: the kernel's word about kills for memory, see ``failures.verdict``.
+        """
+        return failures.verdict(self._scan, code, signal, kernel)
 
     def _feed_for(self, seconds: float, at: float) -> bool:
         """Reads until there is nothing more or the time is over; whether there is nothing more."""

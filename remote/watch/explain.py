@@ -81,11 +81,14 @@ class Explainer:
         self._read(self._sieve.flush())
         self._clock = clock.read_line(self._clock, decoded(self._sieve.last_line))
 
-    def explain(self, code: Optional[int] = None, signal: Optional[int] = None, kernel: str = "") -> Explanation:
+    def explain(
+        self, code: Optional[int] = None, signal: Optional[int] = None, kernel: Optional[str] = None
+    ) -> Explanation:
         """What was read.
 
         :param code, signal: how the server's process ended, where that is known.
-        :param kernel: the line in which the kernel says that it killed one of its processes, or empty.
+        :param kernel: the line in which the kernel says that it killed one of its processes, empty where its log has
+            none, None where nobody has that log.
         """
         now = self._clock.now - self._begun_at
         ready_at = self._complete_at
@@ -156,7 +159,7 @@ class Explainer:
             over = not spoke and _RANK.get(self._load.phase, 0) >= _RANK[wording.POST_LOAD]
         return over
 
-    def _error(self, code: Optional[int], signal: Optional[int], kernel: str) -> Optional[Failure]:
+    def _error(self, code: Optional[int], signal: Optional[int], kernel: Optional[str]) -> Optional[Failure]:
         scan = self._scan
         if code is not None or signal is not None:
             wanted = scan.stopping and (code in _WANTED_CODES or signal in _WANTED_SIGNALS)

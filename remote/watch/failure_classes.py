@@ -317,11 +317,11 @@ WORDS = (
 to try every pattern on it takes a hundred times as long."""
 
 
-def killed_by_kernel(line: str) -> Failure:
-    """The failure that the kernel's own word proves."""
-    return Failure(
-        "host_oom_killed", "The kernel killed a process of the server: the host's memory ran out.", _OOM_REMEDY, line
-    )
+def killed_by_kernel(line: str, how: str) -> Failure:
+    """The failure that the kernel's own word proves. ``how`` is in which way the process ended."""
+    limit = "Memory cgroup" in line or "control group" in line
+    why = "the memory limit of its control group (container) was reached" if limit else "the host's memory ran out"
+    return Failure("host_oom_killed", f"The kernel killed a process of it: {why} ({how}).", _OOM_REMEDY, line)
 
 
 CONSEQUENCES = re.compile(

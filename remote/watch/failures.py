@@ -25,6 +25,7 @@ _QUIET = ("DEBUG", "INFO", "WARNING")  # a failure is an error line, or text tha
 _EXCEPTION = re.compile(r"(?:\w+\.)*[A-Z]\w*(?:Error|Exception|Exit|Interrupt|Timeout)(?:\(\w+\))?(?:: .*|$)")
 _FRAME = re.compile(r'    |  File "')  # a traceback quotes source text, which may hold any message
 _SOURCE = re.compile(r"[^\s^~]")  # but not the line of ^^^^ below it
+_UNPROVEN = ("host_oom_killed", "process_died")  # classes that the kernel's own word makes certain
 _WANTED_END = re.compile(r"KeyboardInterrupt|SystemExit: 0$")
 
 
@@ -113,23 +114,24 @@ def _read_error(scan: Scan, message: str, inside: bool, may_go_on: bool, begins:
     return scan if scan.exception else replace(scan, exception=message[:MAX_LINE])
 
 
-def verdict(scan: Scan, code: Optional[int], signal: Optional[int], kernel: str = "") -> Optional[Failure]:
+def verdict(scan: Scan, code: Optional[int], signal: Optional[int], kernel: Optional[str] = None) -> Optional[Failure]:
     """Why it failed, once it has ended with an exit code or by a signal.
 
-    :param kernel: what the kernel says about killing one of its processes for memory (``kernel``), or empty.
+    :param kernel: what the kernel says about killing one of its processes for memory (``kernel``); empty where it has
+        killed none, None where nobody could ask it.
 
     :return: None only while it runs (``code`` and ``signal`` are None) and its log names no known cause.
     """
-    if scan.cause:
+    if scan.cause and not (kernel and scan.cause.klass in _UNPROVEN):
         return scan.cause
     if code is None and signal is None:
-        return None
+        return scan.cause
     if kernel:
-        return classes.killed_by_kernel(kernel[:MAX_LINE])
+        return classes.killed_by_kernel(kernel[:MAX_LINE], _how(code, signal))
     exception = scan.engine_exception or scan.exception
     if exception:
         return Failure("exception", f"The first error in the log: {exception}", line=exception)
-    return scan.weak or _gone(code, signal)
+    return scan.weak or _gone(code, signal, kernel)
 
 
 def _classify(scan: Scan, message: str, inside: bool) -> Optional[tuple[classes.FailureClass, Failure]]:
@@ -161,18 +163,22 @@ def _applies(when: str, scan: Scan, inside: bool) -> bool:
     return loaded == (when == classes.AFTER_MODEL_LOADED)
 
 
-def _gone(code: Optional[int], signal: Optional[int]) -> Failure:
-    number = signal
-    how = f"exit code {code}"
-    if number is not None:
-        how = f"ended by {_signal_name(number)}"
-    elif code is not None and 128 < code < 128 + signals.NSIG:
-        number = code - 128
-        how += f", as a shell reports {_signal_name(number)}"
+def _gone(code: Optional[int], signal: Optional[int], kernel: Optional[str]) -> Failure:
+    cause = f"The process is gone, no reason in the log ({_how(code, signal)})."
     remedy = ""
-    if number == signals.SIGKILL:
+    if signals.SIGKILL in (signal, None if code is None else code - 128):
         remedy = "If nobody killed it, see dmesg for 'Out of memory: Killed process'."
-    return Failure("gone", f"The process is gone, no reason in the log ({how}).", remedy)
+        if kernel is not None:
+            remedy = "The kernel killed none of its processes for memory: somebody or a scheduler has."
+    return Failure("gone", cause, remedy)
+
+
+def _how(code: Optional[int], signal: Optional[int]) -> str:
+    if signal is not None:
+        return f"ended by {_signal_name(signal)}"
+    if code is not None and 128 < code < 128 + signals.NSIG:
+        return f"exit code {code}, as a shell reports {_signal_name(code - 128)}"
+    return f"exit code {code}"
 
 
 def _signal_name(number: int) -> str:

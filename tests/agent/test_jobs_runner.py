@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import shutil
@@ -55,7 +56,8 @@ def test_a_task_that_succeeds(bench: Bench) -> None:
 def test_what_is_recorded_while_it_runs(bench: Bench) -> None:
     bench.write("note('main'); print('x' * 99, flush=True); sleep_for_ever()").start()
     main = bench.noted("main")["main"]
-    job = bench.wait_for(jobs.RUNNING)
+    bench.wait_for(jobs.RUNNING)
+    job = until(lambda: next((job for job in [bench.job()] if job.silent is not None), None))  # state.json is there
     assert job.pids == (main.pid,)
     assert os.getsid(main.pid) == main.pid, "a session of its own"
     assert os.readlink(f"/proc/{main.pid}/fd/0") == "/dev/null"
@@ -63,7 +65,7 @@ def test_what_is_recorded_while_it_runs(bench: Bench) -> None:
     until(lambda: index.exists() and json.loads(index.read_text().splitlines()[-1])[1] == 100)
     sample = json.loads(until(lambda: Path(bench.directory, records.SAMPLES).read_text()).splitlines()[0])
     assert sample["processes"] == 1 and sample["rss"] > 1e6
-    assert job.silent is not None and job.silent < 6
+    assert job.silent < 6
 
 
 def test_a_task_that_fails(bench: Bench) -> None:
@@ -382,6 +384,7 @@ def test_a_stage_that_writes_events_has_progress_evidence_and_a_reason(bench: Be
 def say(**event):
     with open(os.path.join(os.environ["JOB"], "progress.jsonl"), "a") as file:
         file.write(json.dumps({"t": 1.0, **event}) + "\\n")
+import dataclasses
 import json
 say(event="phase", name="synthesize")
 say(event="count", done=3, total=12, unit="prompts", rate=1.5)
@@ -404,3 +407,29 @@ sys.exit(1)
     assert (job.failure.klass, job.failure.cause) == ("disk_full", "/data: The disk is almost full.")
     assert [(item.name, item.value, item.ok) for item in job.evidence] == [("rows", 3, True)]
     assert "message: Three answers are there." in bench.events() and "phase: synthesize" in bench.events()
+
+
+RUNNER_WITH_A_LOG = """
+import sys
+from remote.jobs import kernelwatch, runner
+kernelwatch.KMSG = {log!r}
+sys.exit(runner.main(sys.argv[1:]))
+"""
+
+
+@pytest.mark.parametrize("killed", [True, False])
+def test_a_silent_death_names_its_signal_and_what_the_kernel_says(bench: Bench, tmp_path: Path, killed: bool) -> None:
+    log = tmp_path / "kmsg"
+    log.write_text("6,1,1,-;Out of memory: Killed process 1 (VLLM::EngineCor) of an earlier start\n")
+    script = tmp_path / "runner.py"
+    script.write_text(RUNNER_WITH_A_LOG.format(log=str(log)))
+    bench.bundle = dataclasses.replace(bench.bundle, command=(sys.executable, str(script)))
+    tell = f"open({str(log)!r}, 'a').write(f'6,2,2,-;Out of memory: Killed process {{pid}} (python3) total-vm:1kB\\n')"
+    bench.write(f"pid = os.getpid() if {killed} else 1\n{tell}\nos.kill(os.getpid(), 9)").start()
+    failure = bench.wait_for(jobs.FAILED).failure
+    assert failure is not None and "signal 9, SIGKILL" in failure.cause
+    if killed:
+        assert failure.klass == "host_oom_killed" and failure.line.startswith("Out of memory: Killed process")
+        assert "earlier start" not in failure.line
+    else:
+        assert failure.klass == "gone" and "killed none" in failure.remedy

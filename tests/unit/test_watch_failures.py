@@ -191,6 +191,38 @@ def test_the_kernel_proves_what_an_echo_does_not_tell() -> None:
     assert kernel.oom_kill([told, "[813.0] Out of memory: Killed process 5 (postgres)"]) == told
     assert kernel.oom_kill(["Memory cgroup out of memory: Killed process 9 (python3)"], {9}) != ""
     assert kernel.oom_kill(["Memory cgroup out of memory: Killed process 9 (python3)"], {8}) == ""
+    assert "ran out" in found.cause and "exit code 0" in found.cause
+
+
+def test_the_kernels_word_makes_a_likely_kill_certain_and_its_silence_says_so_too() -> None:
+    likely = "RuntimeError: Engine core initialization failed. Failed core proc(s): {'EngineCore_DP0': -9}"
+    scan = failures.read_line(failures.initial(), likely)
+    told = "Memory cgroup out of memory: Killed process 77 (VLLM::EngineCor) total-vm:1kB"
+    found = failures.verdict(scan, 1, None, told)
+    assert found is not None and found.line == told
+    assert "memory limit of its control group" in found.cause and "exit code 1" in found.cause
+    likely_only = failures.verdict(scan, 1, None, "")
+    assert likely_only is not None and "-9" in likely_only.line
+    other = failures.read_line(failures.initial(), "ERROR 12-01 torch.OutOfMemoryError: CUDA out of memory. Tried")
+    cause = failures.verdict(other, 1, None, told)
+    assert cause is not None and cause.klass == "gpu_oom_load", "what the log names was first"
+    silent = failures.verdict(failures.initial(), None, 9, "")
+    assert silent is not None and (silent.klass, "killed none" in silent.remedy) == ("gone", True)
+
+
+def test_records_and_counts_of_the_kernel() -> None:
+    record = "6,1204,813000123,-;Out of memory: Killed process 9 (python3) total-vm:1kB"
+    assert kernel.message(record) == record.partition(";")[2]
+    assert [kernel.message(line) for line in (" SUBSYSTEM=pci", "", "6,1;x", "Out of memory: Killed process 9")] == [
+        ""
+    ] * 4
+    assert kernel.oom_files("0::/user/a\n", "/cg") == ("/cg/user/a/memory.events", "/cg/memory.events")
+    assert kernel.oom_files("4:memory:/a\n9:name=systemd:/\n0::/\n", "/cg") == (
+        "/cg/memory/a/memory.oom_control", "/cg/memory/memory.oom_control", "/cg/memory.events",
+    )  # fmt: skip
+    assert kernel.oom_files("nonsense\n:\n", "/cg") == ()
+    assert kernel.parse_oom_count("low 0\nmax 3\noom 1\noom_kill 2\noom_group_kill 0\n") == 2
+    assert kernel.parse_oom_count("oom_kill_disable 0\nunder_oom 0\n") is None
 
 
 def test_a_request_that_fails_and_a_wanted_stop_are_no_failure_of_the_server() -> None:
