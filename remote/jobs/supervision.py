@@ -18,7 +18,6 @@ from remote.jobs.ending import Ending
 from remote.jobs.eventwatch import EventWatch
 from remote.jobs.health import NOT_OURS, HealthPoller
 from remote.jobs.kernelwatch import KernelWatch
-from remote.jobs.kernelwatch import KernelWatch
 from remote.jobs.logwatch import EVENTS, LogWatch, watcher_for
 from remote.jobs.pruning import Retention
 from remote.jobs.records import RecordError, read_record, write_record
@@ -34,7 +33,6 @@ SCAN_SECONDS = 2.5
 SAMPLE_SECONDS = 5.0
 SAMPLES_BYTES = 4 * 1024 * 1024
 MAX_PROCESSES = 256  # recorded in state.json; a stage with more is still ended whole
-MAX_PIDS = 100_000
 MAX_PIDS = 100_000
 MAX_WARNINGS = 200
 RETENTION_SECONDS = 20.0  # the last pass of a run that has ended
@@ -56,8 +54,6 @@ class Supervision:
         self._load = loadwatch.of_job(directory, spec)
         self._stage_events = EventWatch(directory) if spec.watcher == EVENTS else None
         self._retention = retention
-        self._kernel = KernelWatch()
-        self._pids: set[int] = set()  # that the tree ever had: the kernel's log names processes that are gone
         self._kernel = KernelWatch()
         self._pids: set[int] = set()  # that the tree ever had: the kernel's log names processes that are gone
         self._begin = time.monotonic()
@@ -93,7 +89,6 @@ class Supervision:
             self._could_not_start(error)
             return
         main = self._main = procfs.identity(process.pid) or ProcessId(process.pid, 0, procfs.boot_id())
-        self._pids.add(main.pid)
         self._pids.add(main.pid)
         self._record_start(main)
         if self._health is not None:
