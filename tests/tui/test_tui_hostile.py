@@ -8,14 +8,19 @@ from typing import Any
 
 import pytest
 from fixtures import disk_records
+from training_fakes import adopted_training, course, train_job
 from tui_fakes import NOW, TestConsole, chunk, disk, failed_job, gpus, hello, host_sample, job, stage_list, state
 
 from eagle_console.state import HostKeyQuestion, HostState, LinkState, LinkStatus, Timed
 from eagle_console.tui.actions import SCREENS
+from eagle_console.tui.screens.compare import CompareDialog
 from eagle_console.tui.screens.prune_dialog import PruneDialog
 from eagle_console.tui.screens.purge_dialog import PurgeDialog
+from eagle_console.tui.widgets.curves import AcceptancePanel
 from remote.protocol.gpu import GpuSnapshot
 from remote.protocol.jobs import Job, JobList
+from remote.protocol.progress import Eta, RankShard
+from remote.protocol.starts import EarlierStart, EarlierStarts
 
 HOSTILE = {
     "unclosed markup": "[/",
@@ -38,6 +43,9 @@ _KEPT = {
     ("Job", "state"),
     ("Job", "stage"),
     ("StageInfo", "verdict"),
+    ("Series", "name"),
+    ("Adopted", "kind"),
+    ("Adopted", "state"),
 }
 """Fields whose value decides what is shown; a second pass below makes them hostile too."""
 
@@ -63,14 +71,29 @@ def poison(value: Any, text: str, keep: bool = True) -> Any:
     return value
 
 
+def loading() -> Any:
+    """A load with everything that can be said about one."""
+    told = {"eta": Eta(9.0, 8.0, 10.0, "from"), "bottleneck": "Stalled.", "ranks": (RankShard(1, "x", 1, 2),)}
+    return dataclasses.replace(job().progress, read_rate=1e9, **told)
+
+
+STARTS = EarlierStarts((EarlierStart("m", "d", "f", 8, "v", "warm", {"weights": 9.0}, 1e9, False, 1.0),))
+
+
 def poisoned_state(text: str, keep: bool) -> HostState:
-    jobs = JobList((poison(failed_job(), text, keep), poison(job(note="n"), text, keep)), problem="")
+    trains = train_job(simulated=True)
+    poisoned = poison(trains, text, keep)
+    figures = trains.progress.figures if keep else poisoned.progress.figures
+    trains = dataclasses.replace(poisoned, progress=dataclasses.replace(poisoned.progress, figures=figures))
+    loads = poison(job(note="n", progress=loading()), text, keep)
+    jobs = JobList((trains, poison(failed_job(), text, keep), loads), problem="")
     return state(
         hello=poison(hello(), text, keep),
         gpus=Timed(poison(gpus(lost=True), text, keep), NOW),
         host=Timed(host_sample(), NOW),
         disk=Timed(poison(disk(), text, keep), NOW),
         jobs=Timed(jobs, NOW),
+        adopted=Timed(poison(adopted_training(), text, keep), NOW),
         problems={"gpus": text, "jobs": text, "disk": text},
     )
 
@@ -99,6 +122,9 @@ async def test_every_field(text: str, keep: bool, size: tuple[int, int]) -> None
     app.fake.session.answers["stages"] = poison(stage_list(True), text, keep)
     for op, record in disk_records.answers().items():
         app.fake.session.answers[op] = poison(record, text, keep)
+    app.fake.session.answers["series"] = poison(course(), text, keep)
+    app.fake.session.answers["starts"] = poison(STARTS, text, keep)
+    app.fake.session.answers["job"] = poison(train_job(), text, keep)
     app.fake.session.log.put_nowait(chunk(*[text] * 5))
     async with app.run_test(size=size) as pilot:
         for screen in SCREENS:
@@ -106,6 +132,10 @@ async def test_every_field(text: str, keep: bool, size: tuple[int, int]) -> None
             await pilot.pause()
             await pilot.pause()
             assert_clean(app)
+            if screen == "training" and keep and text:  # the hostile answer is on the screen, not only asked for
+                await pilot.pause(0.1)
+                assert "predicts" in app.screen.query_one(AcceptancePanel).plain
+                assert_clean(app)
         app.ask_to_stop(poison(job(), text))
         await pilot.pause()
         assert_clean(app)
@@ -124,6 +154,10 @@ async def test_every_field(text: str, keep: bool, size: tuple[int, int]) -> None
         plan = poison(disk_records.plan(confirm="x", unseen="x"), text)
         app.push_screen(PruneDialog(text, plan, text, text))
         await pilot.pause()
+        assert_clean(app)
+        await pilot.press("escape")
+        app.push_screen(CompareDialog(poison(train_job(), text, keep), poison(job(), text, keep)))
+        await pilot.pause(0.05)
         assert_clean(app)
         await pilot.press("escape")
         app.push_screen(PurgeDialog(poison(disk_records.receipt(), text, keep), text))
