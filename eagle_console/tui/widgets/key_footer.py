@@ -11,7 +11,7 @@ from eagle_console.tui.widgets.lines import Lines
 
 _KEY = "bold $text-accent"
 _WIDE = 120
-"""Cells from which on the line says what keeps running."""
+"""Cells from which on there is room for the keys and for what keeps running."""
 
 
 class KeyFooter(Lines):
@@ -29,8 +29,8 @@ class KeyFooter(Lines):
 def footer_line(screen_name: str, running: int, width: int) -> Content:
     """The line for a width: screens, then what can be done here, then help and quit.
 
-    Where that does not fit, the screens lose their names; what keeps running goes before the last keys, but not before
-    the only ones of a narrow screen.
+    Where that does not fit, the screens lose their names, then the last keys go. What keeps running goes before them on
+    a wide screen; on a narrow one it comes last.
     """
     shown = [action for action in actions_at(screen_name) if action.footer]
     last = [action for action in shown if action.id in ("help", "quit")]
@@ -40,8 +40,9 @@ def footer_line(screen_name: str, running: int, width: int) -> Content:
     first = Content("  ").join(_key(action, screen_name) for action in screens)
     pieces = [_key(action, screen_name) for action in here]
     keeps = f" ({fmt.plural(running, 'job')} {'keeps' if running == 1 else 'keep'} running)" if running else ""
-    if keeps and width >= _WIDE:
-        end = Content.assemble(end, (keeps, "$foreground-muted"))
+    told = Content.styled(keeps, "$foreground-muted")
+    if width >= _WIDE:
+        end = Content.assemble(end, told)
     if first.cell_length + sum(piece.cell_length + 2 for piece in pieces) + end.cell_length + 3 > width:
         first = Content.assemble(Content(" ").join(Content.styled(a.key, _KEY) for a in screens), " screens")
     line = Content.assemble(" ", first, "  ")
@@ -50,7 +51,9 @@ def footer_line(screen_name: str, running: int, width: int) -> Content:
         if longer.cell_length + end.cell_length > width:
             break
         line = longer
-    return Content.assemble(line, end)
+    line = Content.assemble(line, end)
+    fits = width < _WIDE and line.cell_length + told.cell_length <= width
+    return Content.assemble(line, told) if fits else line
 
 
 def _key(action: Action, screen_name: str) -> Content:
