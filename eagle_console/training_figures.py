@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from eagle_console.adopted import TRAIN
 from pipeline.plan.recipes import RECIPES
 from remote.protocol.jobs import Job
+from remote.protocol.series import ACCURACY, LOSS, TrainingSeries
 from remote.protocol.training import Training
 
 TRAINING_STAGES = (TRAIN, *(recipe.name for recipe in RECIPES))
 """Stages whose jobs train a draft: a recipe does so in one of its parts."""
+
+
+_HISTORY = 16
+"""Points of a history: the cells of a sparkline."""
 
 
 def training_of(job: Job) -> Training | None:
@@ -40,6 +46,25 @@ def training_of(job: Job) -> Training | None:
         validation_loss=figures.get("validation_loss"),
         validation_accuracy=_by_position(figures, "validation_cond_acc_"),
     )
+
+
+def with_course(training: Training, course: TrainingSeries) -> Training:
+    """The run with the histories of its loss and accuracy, evenly over its whole length; the newest value is the last.
+
+    A run whose log has told them keeps its own.
+    """
+    found = {item.name: item.values for item in course.series}
+    return replace(
+        training,
+        losses=training.losses or _evenly(found.get(LOSS, ())),
+        accuracies=training.accuracies or _evenly(found.get(f"{ACCURACY}0", ())),
+    )
+
+
+def _evenly(values: Sequence[float | None]) -> tuple[float | None, ...]:
+    """At most ``_HISTORY`` of the values with the same distance between them; the last one is among them."""
+    step = max(1, -(-len(values) // _HISTORY))
+    return tuple(values[::-1][::step][::-1])
 
 
 def _whole(value: float | None) -> int | None:

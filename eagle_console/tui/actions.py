@@ -120,6 +120,10 @@ ACTIONS: tuple[Action, ...] = (
         "prune", ("D",), "prune", "Plan a deletion: of what is marked, of the row, or of a run as recommended", ACT,
         "prune", where=PRUNABLE, risk=Risk.REVERSIBLE, footer=True,
     ),
+    Action(
+        "free", ("D",), "free", "Plan the end of what holds GPU memory, and wait until it is back", ACT, "free",
+        where=(GPUS,), risk=Risk.COSTLY, footer=True,
+    ),
     Action("undo", ("u",), "undo", "Bring back what went into the trash last", ACT, "undo", DISK, footer=True),
     Action("triage", ("T",), "Triage", "All on the disk, with verdicts", GO, "app.go('triage')", DISK, footer=True),
     Action("trash", ("B",), "Trash", "The bin: what can be undone", GO, "app.go('trash')", DISK, footer=True),

@@ -13,7 +13,7 @@ from tui_fakes import NOW, TestConsole, done_check, state
 
 from eagle_console.client import HostClient
 from eagle_console.state import LinkState, LinkStatus, Timed
-from eagle_console.training_figures import training_of
+from eagle_console.training_figures import training_of, with_course
 from eagle_console.tui.screens.training import TrainingScreen
 from eagle_console.tui.widgets.curves import AcceptancePanel, LossPanel
 from eagle_console.tui.widgets.table import Table
@@ -208,6 +208,27 @@ async def test_the_dashboard_shows_our_run_and_enter_opens_it() -> None:
         panel.focus()
         await pilot.press("enter")
         await until(pilot, lambda: app.current_mode == "training")
+
+
+async def test_the_dashboard_has_the_histories_of_our_run() -> None:
+    app = console()
+    async with app.run_test(size=(120, 34)) as pilot:
+        panel = app.screen.query_one(TrainingPanel)
+        await until(pilot, lambda: "█" in panel.plain)
+        line = next(line for line in panel.plain.splitlines() if line.startswith("loss"))
+        assert "█" in line and line.rstrip()[-1] in "▁▂" and len(line.split()[-1]) == 16
+        assert app.fake.session.asked_for("series") == [{"job": train_job().id}]
+
+
+def test_histories_are_even_and_those_of_a_log_stay() -> None:
+    run = training_of(train_job())
+    assert run is not None
+    values = tuple(float(n) for n in range(240))
+    found = with_course(run, TrainingSeries("x", series=(Series("loss", tuple(range(240)), values),)))
+    assert found.losses == tuple(float(n) for n in range(14, 240, 15)) and found.accuracies == ()
+    short = TrainingSeries("x", series=(Series("loss", (1, 2), (3.0, None)),))
+    assert with_course(run, short).losses == (3.0, None)
+    assert with_course(replace(run, losses=(1.0,)), short).losses == (1.0,)
 
 
 @pytest.mark.parametrize(

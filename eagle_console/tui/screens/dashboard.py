@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+
+from textual import work
 from textual.app import ComposeResult
 from textual.containers import Grid
 
 from eagle_console.tui.actions import DASHBOARD, bindings
+from eagle_console.tui.link import HOST_ERRORS
 from eagle_console.tui.screens.base import ConsoleScreen
 from eagle_console.tui.view import View
 from eagle_console.tui.widgets.disk_panel import DiskPanel
@@ -15,6 +19,9 @@ from eagle_console.tui.widgets.load_panel import STAGE, LoadPanel
 from eagle_console.tui.widgets.panel import Panel
 from eagle_console.tui.widgets.training_panel import TrainingPanel
 from remote.protocol.jobs import LIVE_STATES, Job
+
+COURSE_SECONDS = 10.0
+"""Between two looks at the histories of the run that is shown."""
 
 _BORDERS = 2
 _WIDE_EXTRA = 6
@@ -29,6 +36,14 @@ class DashboardScreen(ConsoleScreen):
     NAME = DASHBOARD
     BINDINGS = bindings(DASHBOARD)
 
+    def on_mount(self) -> None:
+        self.set_interval(COURSE_SECONDS, self._ask_for_course)
+        super().on_mount()
+
+    def on_screen_resume(self) -> None:
+        super().on_screen_resume()
+        self._ask_for_course()
+
     def compose_body(self) -> ComposeResult:
         with Grid(id="panels"):
             yield GpuPanel(id="gpus")
@@ -41,6 +56,19 @@ class DashboardScreen(ConsoleScreen):
         self._set_rows(view)
         super().paint(view)
         self.query_one(JobStrip).show(view)
+
+    @work(group="course", exclusive=True)
+    async def _ask_for_course(self) -> None:
+        """The histories of the shown run: the list of jobs has only its newest figures."""
+        client, panel = self.console_app.client, self.query_one(TrainingPanel)
+        job = panel.job(self.console_app.view())
+        if client is None or job is None or not self.is_current:
+            return
+        if job.state not in LIVE_STATES and panel.course is not None and panel.course.job == job.id:
+            return  # it does not change any more
+        with contextlib.suppress(*HOST_ERRORS):  # the figures stand without their histories
+            panel.course = await client.series(job.id)
+            panel.show(self.console_app.view())
 
     def selected_job(self) -> Job | None:
         view = self.console_app.view()

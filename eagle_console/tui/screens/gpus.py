@@ -11,6 +11,7 @@ from textual.content import Content
 from eagle_console import format as fmt
 from eagle_console.state import Timed
 from eagle_console.text import clean
+from eagle_console.tui import freeing
 from eagle_console.tui.actions import GPUS, bindings
 from eagle_console.tui.holders import holders
 from eagle_console.tui.screens.base import ConsoleScreen
@@ -73,6 +74,10 @@ class GpusScreen(ConsoleScreen):
         table = self.query_one(Table)
         table.set_rows(rows)
         table.set_title(_table_title(view, len(rows)))
+
+    def action_free(self) -> None:
+        key = self.query_one(Table).selected_key
+        freeing.free(self.console_app, int(key) if key is not None else None)
 
     def action_filter(self) -> None:
         self.query_one(FilterInput).open()

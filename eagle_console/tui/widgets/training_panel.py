@@ -11,7 +11,7 @@ from eagle_console.adopted import NOT_OURS, TRAIN
 from eagle_console.outlook import range_words
 from eagle_console.state import HostState, Timed
 from eagle_console.text import clean, shorten
-from eagle_console.training_figures import TRAINING_STAGES, training_of
+from eagle_console.training_figures import TRAINING_STAGES, training_of, with_course
 from eagle_console.tui import job_words
 from eagle_console.tui.view import View
 from eagle_console.tui.widgets.load_panel import job_lines
@@ -21,6 +21,7 @@ from eagle_console.tui.widgets.prose import prose
 from eagle_console.tui.widgets.training_lines import place, rest_lines, training_lines
 from remote.protocol.adopted import is_adopted
 from remote.protocol.jobs import DONE, FAILED, GONE, LIVE_STATES, Job
+from remote.protocol.series import TrainingSeries
 from remote.protocol.training import Training
 
 STAGE = TRAIN
@@ -43,6 +44,10 @@ class TrainingPanel(Panel):
     """The newest run, or how to begin one."""
 
     TARGET = "training"
+
+    def __init__(self, *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self.course: TrainingSeries | None = None
 
     def job(self, view: View) -> Job | None:
         """The job whose run is shown."""
@@ -67,6 +72,8 @@ class TrainingPanel(Panel):
         training = shown_training(view.state, job)
         if training is None or job.state in (FAILED, GONE):
             return job_lines(view, job, width, height)
+        if self.course is not None and self.course.job == job.id:
+            training = with_course(training, self.course)
         share = _share(job)
         head = [_head(view, job, width)] if height > 3 else []  # the job strip says it too
         outlook = _outlook(job, width) if height > 6 else []
