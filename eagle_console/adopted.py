@@ -60,7 +60,7 @@ def progress(record: Adopted) -> Progress:
             share = min(share, 99.9)  # the total is a guess while it runs
     return Progress(
         training.phase, done=training.step, total=training.total_steps, unit="steps", percent=share,
-        ready=record.state == jobs.DONE,
+        ready=record.state == jobs.DONE, rate=training.steps_per_second, eta=training.eta,
     )  # fmt: skip
 
 

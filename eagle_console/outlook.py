@@ -13,12 +13,13 @@ def range_words(eta: Eta, word: str = "ready") -> str:
     return f"{word} in {low}" if low == high else f"{word} in {low} to {high}"
 
 
-def outlook_words(progress: Progress) -> str:
-    """The range with its source, and what holds the load up; empty where nothing is known."""
+def outlook_words(progress: Progress, word: str = "ready") -> str:
+    """The range with its source, and what holds the work up; empty where nothing is known. A task is ``done``."""
     words = []
     if progress.eta is not None and not progress.ready:
         source = clean(progress.eta.source, 200)
-        words.append(f"{range_words(progress.eta)} ({source})" if source else range_words(progress.eta))
+        when = range_words(progress.eta, word)
+        words.append(f"{when} ({source})" if source else when)
     if progress.bottleneck and not progress.ready:
         words.append(clean(progress.bottleneck, 400))
     return "  ".join(words)

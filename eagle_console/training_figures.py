@@ -37,6 +37,7 @@ def training_of(job: Job) -> Training | None:
         total_steps=_whole(job.progress.total) if counted else None,
         total_exact=True,
         steps_per_second=(job.progress.rate if counted else None) or figures.get("steps_per_second"),
+        steps_per_second_overall=figures.get("steps_per_second_overall"),
         tokens_per_second=figures.get("tokens_per_second"),
         data_wait=figures.get("waiting_for_data"),
         loss=figures.get("loss"),
@@ -45,6 +46,8 @@ def training_of(job: Job) -> Training | None:
         learning_rate=figures.get("learning_rate"),
         validation_loss=figures.get("validation_loss"),
         validation_accuracy=_by_position(figures, "validation_cond_acc_"),
+        problem=job.progress.bottleneck,
+        eta=job.progress.eta,
     )
 
 

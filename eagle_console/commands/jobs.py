@@ -18,7 +18,7 @@ from eagle_console.outlook import outlook_words
 from eagle_console.output import Output
 from pipeline.plan.catalog import STAGES
 from remote.protocol.errors import CONFLICT, RequestError
-from remote.protocol.jobs import ENDED_STATES, LIVE_STATES, Job, JobList, LogChunk
+from remote.protocol.jobs import DONE, ENDED_STATES, KIND_TASK, LIVE_STATES, READY, Job, JobList, LogChunk
 
 _POLL_SECONDS = 0.3
 DEFAULT_TAIL = 200
@@ -64,7 +64,8 @@ def progress_words(job: Job) -> str:
     words = [job.progress.phase, done_of(job.progress.done, job.progress.total, job.progress.unit)]
     if job.progress.percent is not None:
         words.append(percent(job.progress.percent))
-    return "  ".join(word for word in [*words, outlook_words(job.progress), job.note] if word)
+    words += [outlook_words(job.progress, DONE if job.kind == KIND_TASK else READY), job.note]
+    return "  ".join(filter(None, words))
 
 
 async def logs(call: Invocation) -> ExitCode:

@@ -115,7 +115,8 @@ class Follower:
             self._stage.metrics(step, {"waiting_for_data": record["waiting"], "steps_per_second": rate})
 
     def _train(self, record: Mapping[str, Any]) -> None:
-        values = {name: value for name, value in (record.get("train") or {}).items() if _number(value)}
+        told = (record.get("train") or {}).items()
+        values = {name: value for name, value in told if value is None or _number(value)}  # None: it was not finite
         rates = record.get("lr")
         values["learning_rate"] = max(rates.values()) if isinstance(rates, Mapping) else rates
         values["tokens_per_second"] = (record.get("profile") or {}).get("tokens_per_s")

@@ -90,11 +90,14 @@ class LogReading:
             phases = ()  # it was ready before we came
         return dataclasses.replace(told, phases=phases)
 
-    def training(self) -> Optional[Training]:
-        """The training run that the log tells of; None when it tells of none."""
+    def training(self, at: Optional[float] = None) -> Optional[Training]:
+        """The training run that the log tells of; None when it tells of none.
+
+        :param at: now, for what is left; None once it has ended.
+        """
         if not self._reads_training or not self._training.begun:
             return None
-        return training.progress(self._training)
+        return training.progress(self._training, at)
 
     def training_complete(self) -> bool:
         return training.complete(self._training)

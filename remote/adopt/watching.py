@@ -207,7 +207,7 @@ class Watch:
                 changes["seconds"] = at
             if reading is not None:
                 progress = self._with_outlook(reading, reading.progress(at), lives, at)
-                changes.update(training=reading.training(), problem=reading.problem)
+                changes.update(training=reading.training(at if lives else None), problem=reading.problem)
                 changes["failure"] = None if record.healthy and lives else reading.failure()
                 if record.kind == adopted.KIND_LOG:
                     changes["kind"] = _kind_of(reading)

@@ -12,6 +12,9 @@ from remote.watch import stage_events
 from remote.watch.follow import LogFollower
 
 PIECE_BYTES = 256 * 1024
+SECONDS = 1.0
+"""Between two estimates: each of them is written into ``state.json``."""
+
 MAX_PIECES = 40  # a turn; what is left is read in the next one
 
 
@@ -22,6 +25,9 @@ class EventWatch:
         self._follower = LogFollower(os.path.join(directory, events.FILE), PIECE_BYTES)
         self._state = stage_events.initial()
         self._told = 0
+        self._shown: Optional[Progress] = None
+        self._shown_of = self._state
+        self._looked = 0.0
 
     def turn(self, at: float) -> None:
         """Reads what is new."""
@@ -32,8 +38,13 @@ class EventWatch:
             if self._follower.offset == before:
                 return
 
-    def progress(self, done: bool) -> Progress:
-        return stage_events.progress(self._state, done)
+    def progress(self, done: bool, at: Optional[float] = None) -> Progress:
+        """How far the stage is, with what is left ``at`` that time, which changes once a second; None at its end."""
+        known = self._shown is not None and self._state is self._shown_of
+        if self._shown is None or not known or at is None or at - self._looked >= SECONDS:
+            self._shown, self._shown_of = stage_events.progress(self._state, done, at), self._state
+            self._looked = at or 0.0
+        return self._shown
 
     @property
     def evidence(self) -> tuple[Evidence, ...]:

@@ -183,7 +183,7 @@ class Supervision:
                 self._retention.wait(RETENTION_SECONDS)
             for well, text in self._retention.news():
                 self._events.add(jobs.EVENT_MESSAGE if well else jobs.EVENT_WARNING, text)
-        self._set_progress(self._stage_events.progress(done))
+        self._set_progress(self._stage_events.progress(done, self._at() if self._outcome is None else None))
 
     def _with_outlook(self, watch: LogWatch, told: Progress) -> Progress:
         """The progress of a load with its estimate; one that cannot be made takes nothing else away."""

@@ -9,29 +9,20 @@ from __future__ import annotations
 
 import math
 import re
-import statistics
 from dataclasses import dataclass, field, replace
 from typing import Optional
 
 from remote.protocol.training import Training
-from remote.watch import rich_records
+from remote.watch import rich_records, steps
 from remote.watch.rich_records import Record
+from remote.watch.steps import Steps
 
 STARTING, TRAINING, VALIDATION, CHECKPOINT, DONE, INTERRUPTED = (
     "starting", "training", "validation", "checkpoint", "done", "interrupted",
 )  # fmt: skip
 
-RECENT_STEPS, RECENT_SECONDS = 8, 10.0
-"""A rate is of the last steps, at least so many intervals and so many seconds of them."""
-
 KEPT = 60
-"""Steps of which loss, accuracy and arrival are kept."""
-
-WARM_UP_STEPS = 20
-"""The first steps compile and fill caches: they do not count once there are others."""
-
-OUTLIER = 5.0
-"""A step that took this many times the median one was interrupted by something that has no line of its own."""
+"""Steps of which loss and accuracy are kept."""
 
 _PAIR = re.compile(r"(?P<key>[A-Za-z][\w/.\[\]-]{0,80})=(?P<value>'[^']{0,4096}'|\[[^\]]{0,400}\]|[^,\s]+)")
 _EPOCH = re.compile(r"(?P<kind>Training|Validation) epoch (?P<epoch>\d+)/(?P<epochs>\d+) (?P<what>started|completed)")
@@ -47,21 +38,12 @@ _FIRST_KEYS = ("speculator_type=", "speculator/")
 
 
 @dataclass(frozen=True)
-class Point:
-    """Steps that were done at an arrival time; ``gap`` when something else than a step lay before it."""
-
-    at: float
-    steps: int
-    gap: bool
-
-
-@dataclass(frozen=True)
 class TrainingState:
     """What the output has said so far.
 
     ``shown`` is the latest picture without what is derived, ``record`` the record that is being written,
     ``max_steps`` the limit that was set, ``epoch_length`` the batches of the last whole epoch, ``epochs_done`` and
-    ``done_at`` how many epochs are complete and at which step; ``first_step`` the first step of this start.
+    ``done_at`` how many epochs are complete and at which step; ``steps`` are those that were seen to arrive.
     """
 
     shown: Training = field(default_factory=Training)
@@ -71,9 +53,7 @@ class TrainingState:
     epochs_done: Optional[int] = None
     done_at: Optional[int] = None
     partial_epoch: bool = False
-    first_step: Optional[int] = None
-    points: tuple[Point, ...] = ()
-    gap: bool = True
+    steps: Steps = field(default_factory=Steps)
 
     @property
     def begun(self) -> bool:
@@ -108,10 +88,21 @@ def flush(state: TrainingState, at: Optional[float]) -> TrainingState:
     return _read_record(state, state.record, at) if state.record is not None else state
 
 
-def progress(state: TrainingState) -> Training:
-    """The picture to show."""
+def progress(state: TrainingState, at: Optional[float] = None) -> Training:
+    """The picture to show.
+
+    :param at: now, of the clock of the lines; None where it is not known: then there is no time that is left.
+    """
     total, exact = _total(state)
-    return replace(state.shown, total_steps=total, total_exact=exact, steps_per_second=_rate(state))
+    shown, left, problem = state.shown, None, state.shown.problem
+    if at is not None and shown.phase in (TRAINING, VALIDATION, CHECKPOINT) and not complete(state):
+        left = steps.eta(state.steps, at, total, state.epoch_length)
+        problem = "; ".join(filter(None, (problem, steps.stall(state.steps, at))))
+    return replace(
+        shown,
+        total_steps=total, total_exact=exact, problem=problem, eta=left,
+        steps_per_second=steps.rate(state.steps), steps_per_second_overall=steps.overall(state.steps),
+    )  # fmt: skip
 
 
 def complete(state: TrainingState) -> bool:
@@ -204,8 +195,6 @@ def _read_step(state: TrainingState, pairs: dict[str, str], at: Optional[float])
     logged, epoch = _whole(pairs.get("global_step")), _whole(pairs.get("epoch"))
     step = None if logged is None else logged + 1  # it is written before it is counted
     before = state.shown
-    if step is not None and before.step is not None and step <= before.step:
-        state = replace(state, points=(), gap=True, first_step=None)
     loss = numbers.get("train/loss")
     accuracy, full = _by_position(numbers, "train/cond_acc_"), _by_position(numbers, "train/full_acc_")
     broken = "train/loss" in pairs and loss is None
@@ -227,8 +216,7 @@ def _read_step(state: TrainingState, pairs: dict[str, str], at: Optional[float])
     state = replace(state, shown=shown)
     if step is None:
         return state
-    first = step - 1 if state.first_step is None else state.first_step
-    return replace(_arrived(state, step, at), first_step=first)
+    return replace(state, steps=steps.arrived(state.steps, step, at, shown.epoch))
 
 
 def _read_validation(state: TrainingState, pairs: dict[str, str]) -> TrainingState:
@@ -238,45 +226,7 @@ def _read_validation(state: TrainingState, pairs: dict[str, str]) -> TrainingSta
         validation_loss=numbers.get("val/loss"),
         validation_accuracy=_by_position(numbers, "val/cond_acc_"),
     )
-    return replace(state, shown=shown, gap=True)
-
-
-def _arrived(state: TrainingState, step: int, at: Optional[float]) -> TrainingState:
-    """The state with the step's arrival: steps that arrive together are one point, since a pipe may hold them back."""
-    if at is None:
-        return replace(state, gap=True)
-    last = state.points[-1] if state.points else None
-    if last is not None and last.at == at and not state.gap:
-        points = (*state.points[:-1], replace(last, steps=step))
-    else:
-        points = (*state.points, Point(at, step, state.gap))[-KEPT:]
-    return replace(state, points=points, gap=False)
-
-
-def _rate(state: TrainingState) -> Optional[float]:
-    """Steps a second now, without pauses.
-
-    It is the sum of steps over the sum of their seconds, of those intervals that are no outliers: a median of single
-    intervals would be as coarse as the polling of the log.
-    """
-    first = (state.first_step or 0) + WARM_UP_STEPS
-    intervals = [
-        (point.steps - before.steps, point.at - before.at, before.steps >= first)
-        for before, point in zip(state.points, state.points[1:])
-        if not point.gap and point.at > before.at and point.steps > before.steps
-    ]
-    warm = [interval for interval in intervals if interval[2]]
-    chosen = warm if len(warm) >= 3 else intervals
-    if not chosen:
-        return None
-    recent: list[tuple[int, float]] = []
-    for steps, seconds, _ in reversed(chosen):
-        recent.append((steps, seconds))
-        if len(recent) >= RECENT_STEPS and sum(seconds for _, seconds in recent) >= RECENT_SECONDS:
-            break
-    usual = statistics.median(seconds / steps for steps, seconds in recent)
-    kept = [(steps, seconds) for steps, seconds in recent if seconds <= OUTLIER * usual * steps]
-    return sum(steps for steps, _ in kept) / sum(seconds for _, seconds in kept)
+    return replace(state, shown=shown, steps=steps.pause(state.steps))
 
 
 def _total(state: TrainingState) -> tuple[Optional[int], bool]:
@@ -295,7 +245,7 @@ def _total(state: TrainingState) -> tuple[Optional[int], bool]:
 
 def _show(state: TrainingState, **changes: object) -> TrainingState:
     """The state with other words shown; whatever it was, time passed that is no step's."""
-    return replace(state, shown=replace(state.shown, **changes), gap=True)  # type: ignore[arg-type]
+    return replace(state, shown=replace(state.shown, **changes), steps=steps.pause(state.steps))  # type: ignore[arg-type]
 
 
 def _broken(before: Training, step: Optional[int]) -> str:
