@@ -106,6 +106,9 @@ class Launcher:
             raise RequestError(CONFLICT, f"{job.id} has already ended: {job.state}")
         if job.state == jobs.ELSEWHERE:
             raise RequestError(CONFLICT, f"{job.id} runs on {job.host}", "connect to that host to stop it")
+        stray = self._store.stray(job.id)
+        if stray is not None:
+            return self._stop_stray(job, stray, force)
         directory = self._store.directory(job.id)
         known = self._store.records(job.id)
         runner = known.runner or (known.started.runner if known.started else None)
@@ -121,6 +124,16 @@ class Launcher:
             self._start_runner(directory)
         elif runner is not None:
             send(runner, KNOCK)
+        return self._store.find(job.id)
+
+    def _stop_stray(self, job: Job, runner: ProcessId, force: bool) -> Job:
+        """Stops a job whose directory was removed: its runner takes SIGTERM for a request, but not for a forced one."""
+        if force:
+            pids = " ".join(map(str, job.pids))
+            hint = f"stop it without --force; to end it at once, on the host: kill -9 {pids}"
+            raise RequestError(CONFLICT, f"the folder of {job.id} was removed: its stop cannot be forced", hint)
+        if not send(runner, signal.SIGTERM):
+            raise RequestError(FAILED, f"the runner of {job.id}, process {runner.pid}, cannot be told to stop")
         return self._store.find(job.id)
 
     def _launched(self, key: Optional[str]) -> Optional[Job]:

@@ -18,6 +18,7 @@ from remote.jobs import logreading, records
 from remote.jobs import since as since_times
 from remote.jobs.judging import Here, Records, judge
 from remote.jobs.records import RecordError
+from remote.jobs.strays import Strays
 from remote.protocol.codec import from_wire, to_wire
 from remote.protocol.errors import BAD_ARGUMENT, FAILED, NOT_FOUND, ProtocolError, RequestError
 from remote.protocol.jobs import (
@@ -84,6 +85,7 @@ class JobStore:
         self._lock = threading.RLock()
         self._workspace = workspace or ""
         self.folder = records.job_folder(workspace) if workspace else None
+        self._strays = Strays(self.folder) if self.folder else None
         self._cache: dict[str, _Cached] = {}
         self._events: dict[str, tuple[_Signature, list[JobEvent]]] = {}
 
@@ -104,21 +106,34 @@ class JobStore:
     def find(self, name: str) -> Job:
         """The job of that id, the newest of that stage, or the only one whose id begins so.
 
+        A job that runs without its directory, because that was removed, is found by its id or stage only.
+
         :raises RequestError: ``not_found`` when there is none or several, naming what there is.
         """
         jobs = self._readable()
         for job in jobs:
             if job.id == name:
                 return job
-        for job in jobs:
-            if job.stage == name:
-                return job
+        newest = next((job for job in jobs if job.stage == name), None)
+        if newest is not None and newest.state not in ENDED_STATES:
+            return newest
+        stray = self._strays.find(name) if self._strays else None
+        if stray is not None:
+            return stray
+        if newest is not None:
+            return newest
         matching = [job for job in jobs if name and job.id.startswith(name)]
         if len(matching) == 1:
             return matching[0]
         if matching:
             raise RequestError(NOT_FOUND, f"{name!r} fits several jobs: {_names(matching)}")
         raise RequestError(NOT_FOUND, f"there is no job {name!r}; there are: {_names(jobs)}")
+
+    def stray(self, job_id: str) -> Optional[ProcessId]:
+        """The runner of a job that ``find`` has found without its directory; None for any other job."""
+        if self._strays is None or os.path.lexists(os.path.join(self.folder or "", job_id)):
+            return None
+        return self._strays.runner(job_id)
 
     def with_key(self, key: str) -> Optional[Job]:
         """The job that was launched with this idempotency key, None where there is none."""

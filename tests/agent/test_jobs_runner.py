@@ -19,6 +19,7 @@ from remote import procfs
 from remote.jobs import records
 from remote.jobs.records import write_record
 from remote.jobs.signals import send
+from remote.jobs.store import JobStore
 from remote.protocol import jobs
 from remote.protocol.errors import CONFLICT, RequestError
 from remote.protocol.jobs import JobStarted, JobState, ProcessId, StopRequest
@@ -348,6 +349,30 @@ def test_a_runner_does_not_outlive_its_removed_directory(bench: Bench) -> None:
     assert procfs.alive(main), "nobody asked the stage to end"
     assert send(main, signal.SIGTERM)
     until(lambda: not procfs.alive(main) and not procfs.alive(runner))
+
+
+def test_a_job_without_its_directory_can_still_be_stopped(bench: Bench) -> None:
+    bench.write("note('main')\nchild('child', ignore_term)\nsleep_for_ever()").start()
+    processes = bench.noted("main", "child")
+    runner = bench.runner()
+    assert runner is not None
+    shutil.rmtree(bench.directory)
+    assert bench.store.list().jobs == ()
+    for name in (bench.id, "check"):
+        job = bench.store.find(name)
+        assert (job.id, job.stage, job.state) == (bench.id, "check", jobs.RUNNING)
+        assert {process.pid for process in processes.values()} <= set(job.pids) and "removed" in job.note
+    assert JobStore(str(bench.workspace / "other")).stray(bench.id) is None
+    with pytest.raises(RequestError, match="no job"):
+        JobStore(str(bench.workspace / "other")).find(bench.id)
+    with pytest.raises(RequestError, match="cannot be forced"):
+        bench.stop(force=True)
+    assert bench.stop().state == jobs.RUNNING
+    until(lambda: not living(processes) and not procfs.alive(runner))
+    assert bench.store.find(bench.id).state == jobs.GONE
+    with pytest.raises(RequestError, match="already ended"):
+        bench.stop()
+    assert not os.path.lexists(bench.directory)
 
 
 @pytest.mark.system
