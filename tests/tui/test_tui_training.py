@@ -231,6 +231,16 @@ def test_histories_are_even_and_those_of_a_log_stay() -> None:
     assert with_course(replace(run, losses=(1.0,)), short).losses == (1.0,)
 
 
+async def test_what_is_wrong_with_a_run_is_said_once() -> None:
+    stalled = replace(train_job().progress, bottleneck="No step for 4 min, where the longest took 2 s.")
+    app = console(train_job(progress=stalled))
+    async with app.run_test(size=(120, 34)) as pilot:
+        await pilot.pause()
+        assert plain(app, TrainingPanel).count("No step for 4 min") == 1
+        await opened(app, pilot)
+        assert plain(app, FullTrainingPanel).count("No step for 4 min") == 1
+
+
 @pytest.mark.parametrize(
     ("job", "known"),
     [

@@ -21,6 +21,7 @@ from eagle_console.tui.widgets.prose import prose
 from eagle_console.tui.widgets.training_lines import place, rest_lines, training_lines
 from remote.protocol.adopted import is_adopted
 from remote.protocol.jobs import DONE, FAILED, GONE, LIVE_STATES, Job
+from remote.protocol.progress import Eta
 from remote.protocol.series import TrainingSeries
 from remote.protocol.training import Training
 
@@ -76,7 +77,7 @@ class TrainingPanel(Panel):
             training = with_course(training, self.course)
         share = _share(job)
         head = [_head(view, job, width)] if height > 3 else []  # the job strip says it too
-        outlook = _outlook(job, width) if height > 6 else []
+        outlook = _outlook(_eta(job), width) if height > 6 else []
         room = height - len(head) - len(outlook)
         return [*head, *training_lines(training, share, width, room, view.ascii), *outlook]
 
@@ -101,7 +102,7 @@ class FullTrainingPanel(TrainingPanel):
             return super().body(view, width, height)
         share = _share(job)
         numbers = f" {fmt.percent(None if share is None else 100 * share)}"
-        eta = job.progress.eta if job.state in LIVE_STATES else None
+        eta = _eta(job)
         if eta is not None:
             numbers = shorten(f" {fmt.percent(100 * eta.share)} {range_words(eta, DONE)}", max(8, width // 2))
             share = eta.share
@@ -111,7 +112,7 @@ class FullTrainingPanel(TrainingPanel):
         lines.append(Content.assemble(meter(share, max(0, width - len(numbers)), "$primary", view.ascii), numbers))
         if training.problem:
             lines += prose(clean(training.problem), width, "bold $text-error")
-        return [*lines, *rest_lines(training, width), *_outlook(job, width, with_range=False)]
+        return [*lines, *rest_lines(training, width), *_outlook(eta, width, with_range=False)]
 
 
 def _share(job: Job) -> float | None:
@@ -130,14 +131,17 @@ def _head(view: View, job: Job, width: int) -> Content:
     return Content.assemble(state, (rest, "$foreground-muted"), mark)
 
 
-def _outlook(job: Job, width: int, with_range: bool = True) -> list[Content]:
-    """When it will be done and where that comes from; what holds it up."""
-    eta = job.progress.eta if job.state in LIVE_STATES else None
-    lines = []
-    if eta is not None:
-        words = f"{range_words(eta, DONE)}, {clean(eta.source, 200)}" if with_range else clean(eta.source, 200)
-        lines += prose(words, width, "$foreground-muted")
-    return lines + prose(clean(job.progress.bottleneck, 400), width, "$text-warning")
+def _eta(job: Job) -> Eta | None:
+    """When the run will be done."""
+    return job.progress.eta if job.state in LIVE_STATES else None
+
+
+def _outlook(eta: Eta | None, width: int, with_range: bool = True) -> list[Content]:
+    """When it will be done and where that comes from."""
+    if eta is None:
+        return []
+    words = f"{range_words(eta, DONE)}, {clean(eta.source, 200)}" if with_range else clean(eta.source, 200)
+    return prose(words, width, "$foreground-muted")
 
 
 def _empty(view: View, width: int, height: int) -> list[Content]:
