@@ -138,7 +138,9 @@ class Bench:
         return self.launcher.stop(self.id, "a test", force)
 
     def log(self) -> str:
-        return Path(self.directory, records.LOG).read_text()
+        """What the stage has said, empty before it is started."""
+        path = Path(self.directory, records.LOG)
+        return path.read_text() if path.exists() else ""
 
     def events(self) -> list[str]:
         return [f"{event.kind}: {event.text}" for event in self.store.events(self.id, 0)]
