@@ -102,6 +102,19 @@ async def test_the_shown_run_stands_beside_the_one_before_it() -> None:
         await until(pilot, lambda: app.current_mode == "training" and not isinstance(app.screen, CompareDialog))
 
 
+async def test_curves_follow_the_size_of_the_terminal() -> None:
+    app = console()
+    async with app.run_test(size=(80, 24)) as pilot:
+        await opened(app, pilot)
+        curves = app.screen.query_one("#compare-curves", Lines)
+        assert not curves.display
+        await pilot.resize_terminal(120, 40)
+        await until(pilot, lambda: curves.display and max(map(len, curves.plain.splitlines())) == curves.size.width)
+        wide = curves.size.width
+        await pilot.resize_terminal(100, 40)
+        await until(pilot, lambda: max(map(len, curves.plain.splitlines())) == curves.size.width < wide)
+
+
 async def test_space_marks_one_job_for_another_one() -> None:
     app = console()
     async with app.run_test(size=(120, 40)) as pilot:

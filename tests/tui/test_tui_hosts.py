@@ -268,6 +268,23 @@ async def test_arrows_move_in_the_grid_and_stay_inside() -> None:
         assert seen == ["slow", "slow", "far", "gpu-two", "gpu-box", "gpu-box", "slow", "far", "gpu-two", "gpu-box"]
 
 
+async def test_tiles_follow_the_size_of_the_terminal_and_the_chosen_one_stays_in_sight() -> None:
+    links = Links()
+    app = console(links, *(f"host-{number}" for number in range(16)))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await pilot.press("8")
+        await until(pilot, lambda: isinstance(app.screen, HostsScreen))
+        for _ in range(15):
+            await pilot.press("right")
+        last = tile(app, "host-15")
+        await until(
+            pilot, lambda: last.has_focus and app.screen.query_one("#tiles").region.contains_region(last.region)
+        )
+        await pilot.resize_terminal(200, 60)
+        await until(pilot, lambda: len({tile(app, f"host-{number}").region.y for number in range(5)}) == 1)
+        assert len({tile(app, f"host-{number}").region.x for number in range(16)}) == 5
+
+
 async def test_two_clicks_open_a_tile() -> None:
     links = Links()
     app = console(links, *NAMES)

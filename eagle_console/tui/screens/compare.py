@@ -38,6 +38,10 @@ _COLUMNS = (
 )
 
 
+_CURVES_FROM = 30
+"""Lines of the terminal from which on there is room for the curves."""
+
+
 class CompareDialog(ModalScreen[None]):
     """Opened over a screen; it asks the host for both jobs in full, since lists of jobs leave their figures out."""
 
@@ -46,6 +50,7 @@ class CompareDialog(ModalScreen[None]):
     def __init__(self, left: Job, right: Job) -> None:
         super().__init__()
         self._left, self._right = left, right
+        self._courses: tuple[TrainingSeries, TrainingSeries] | None = None
 
     @property
     def console_app(self) -> ConsoleApp:
@@ -67,6 +72,10 @@ class CompareDialog(ModalScreen[None]):
         if client is not None:
             self.run_worker(self._ask(client), group="compare", exclusive=True)
 
+    def on_resize(self) -> None:
+        if self._courses is not None:
+            self._show_curves(*self._courses)
+
     def action_leave(self) -> None:
         self.dismiss(None)
 
@@ -82,10 +91,10 @@ class CompareDialog(ModalScreen[None]):
 
     async def _ask_for_curves(self, client: HostClient, left: Job, right: Job) -> None:
         try:
-            courses = await asyncio.gather(client.series(left.id), client.series(right.id))
+            self._courses = await asyncio.gather(client.series(left.id), client.series(right.id))
         except HOST_ERRORS:  # an older agent: the table is what there is
             return
-        self._show_curves(*courses)
+        self._show_curves(*self._courses)
 
     def _compared(self, left: Job, right: Job) -> Comparison:
         state = self.console_app.view().state
@@ -114,9 +123,9 @@ class CompareDialog(ModalScreen[None]):
             if item is not None
         ]
         lines = self.query_one("#compare-curves", Lines)
-        if not shown or self.size.height < 30:
+        lines.display = bool(shown) and self.size.height >= _CURVES_FROM
+        if not lines.display:
             return
-        lines.display = True
         words = "loss of the run that both worked on" if same else "loss, first (1) and second (2)"
         head = Content.styled(words, "$foreground-muted")
         ascii = self.console_app.view().ascii
