@@ -232,6 +232,7 @@ CLASSES = (
     _class(
         "process_died",
         r"EngineDeadError: EngineCore encountered an issue",
+        r"Failed core proc\(s\): \{\}",  # it looked before the system gave the exit code
         cause="The engine's process died and left no reason in the log.",
         remedy=f"See dmesg for 'Out of memory: Killed process'. {_OOM_REMEDY}",
         weak=True,

@@ -49,7 +49,8 @@ class Served:
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             self.port = probe.getsockname()[1]
-        self.job = self.launcher.launch(LaunchRequest("serve", {"port": self.port}, context, "a test"), "key")
+        request = LaunchRequest("serve", {"port": self.port}, context, "a test")
+        self.job = self.launcher.launch(request, f"key {self.port}")  # the same key would give the same job
         records = self.store.records(self.job.id)
         assert records.started is not None
         self.runner, self.main = records.started.runner, records.started.main

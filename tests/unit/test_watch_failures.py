@@ -85,6 +85,7 @@ TABLE = [
     ("host_oom_killed", "Killed"),
     ("process_died", "Worker proc VllmWorker-0 died unexpectedly (exit code: -11), shutting down executor."),
     ("process_died", "RuntimeError: Engine core initialization failed. Failed core proc(s): {'EngineCore': -11}"),
+    ("process_died", "RuntimeError: Engine core initialization failed. See root cause above. Failed core proc(s): {}"),
     ("process_died", "Exception: WorkerProc initialization failed due to an exception in a background process."),
     ("process_died", "vllm.v1.engine.exceptions.EngineDeadError: EngineCore encountered an issue. See stack trace"),
     ("shape_mismatch", "AssertionError: Tried to load weights of size torch.Size([9, 5]) to a parameter of [9, 4]"),
