@@ -289,11 +289,17 @@ class ConsoleApp(App[None]):
         self.push_screen(HelpScreen(self.current_mode))
 
     def action_leave(self) -> None:
-        jobs = self.state.live_jobs()
-        if not jobs:
+        running = self.running()
+        if not running:
             self.exit()
             return
-        self.push_screen(QuitDialog(self.state.name, jobs), lambda leave: self.exit() if leave else None)
+        self.push_screen(QuitDialog(running), lambda leave: self.exit() if leave else None)
+
+    def running(self) -> list[tuple[str, tuple[Job, ...]]]:
+        """The hosts whose jobs run, the one in front first."""
+        front = self._fleet.front
+        behind = [self._fleet.state(name) for name in self._fleet.names if name != front]
+        return [(state.name, jobs) for state in (self.state, *behind) if (jobs := state.live_jobs())]
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
         """The palette's entries: the action table, for the screen that is shown."""
@@ -485,8 +491,7 @@ def run(target: Target, ascii: bool = False, others: Sequence[Target] = (), firs
     app.run()
     if app.crash is not None:
         raise app.crash
-    jobs = len(app.state.live_jobs())
-    if jobs:
-        keep = "keeps" if jobs == 1 else "keep"
-        print(f"{fmt.plural(jobs, 'job')} {keep} running on {clean(app.state.name)}", file=sys.stderr)  # noqa: T201
+    for host, jobs in app.running():
+        keep = "keeps" if len(jobs) == 1 else "keep"
+        print(f"{fmt.plural(len(jobs), 'job')} {keep} running on {clean(host)}", file=sys.stderr)  # noqa: T201
     return ExitCode.DONE

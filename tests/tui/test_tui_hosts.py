@@ -223,6 +223,21 @@ async def test_keys_act_on_the_host_in_front() -> None:
         await until(pilot, lambda: isinstance(app.screen, QuitDialog))
 
 
+async def test_quitting_says_what_keeps_running_on_every_host() -> None:
+    links = Links()
+    app = console(links, "gpu-box", "gpu-two", "slow")
+    async with app.run_test(size=(120, 34)) as pilot:
+        links.of["gpu-box"].publish(known("gpu-box"))
+        await pilot.press("8")
+        await until(pilot, lambda: "gpu-two" in links.of)
+        links.of["gpu-two"].publish(known("gpu-two", job(), train_job()))
+        await until(pilot, lambda: app.running() != [])
+        await pilot.press("q")
+        await until(pilot, lambda: isinstance(app.screen, QuitDialog))
+        text = str(app.screen.query_one(".dialog-text").render())
+        assert "2 jobs keep running on gpu-two" in text and "gpu-box" not in text
+
+
 async def test_a_question_of_a_host_behind_waits_until_it_is_in_front() -> None:
     links = Links()
     app = console(links, "gpu-box", "gpu-two")

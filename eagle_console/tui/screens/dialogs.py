@@ -62,10 +62,15 @@ class QuitDialog(Dialog):
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("q,y", "answer(True)", "quit", show=False)]
 
-    def __init__(self, host: str, jobs: Sequence[Job]) -> None:
-        keep = "keeps" if len(jobs) == 1 else "keep"
-        lines = [f"{fmt.plural(len(jobs), 'job')} {keep} running on {clean(host, 60)}:"]
-        lines += [f"  {clean(job.stage, 24)}  {job_words.state_word(job)}  {fmt.duration(job.seconds)}" for job in jobs]
+    def __init__(self, running: Sequence[tuple[str, Sequence[Job]]]) -> None:
+        """:param running: each host with jobs that run."""
+        lines = []
+        for host, jobs in running:
+            keep = "keeps" if len(jobs) == 1 else "keep"
+            lines.append(f"{fmt.plural(len(jobs), 'job')} {keep} running on {clean(host, 60)}:")
+            lines += [
+                f"  {clean(job.stage, 24)}  {job_words.state_word(job)}  {fmt.duration(job.seconds)}" for job in jobs
+            ]
         super().__init__("Quit", [*lines, "", "Quitting stops none of them."])
 
     def compose_answers(self) -> ComposeResult:
