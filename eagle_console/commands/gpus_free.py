@@ -10,9 +10,9 @@ from eagle_console.client import HostClient
 from eagle_console.commands.invocation import Invocation, UsageError
 from eagle_console.exit_codes import ExitCode
 from eagle_console.format import UNKNOWN, duration, gib_number, plural
+from eagle_console.gpu_freeing import lifted, succeeded
 from eagle_console.output import Output
 from eagle_console.person import person
-from remote.protocol import freeing
 from remote.protocol.errors import FAILED, NOT_FOUND, REFUSED, RequestError
 from remote.protocol.freeing import FreeReport, GpuHolder, GpuHolders
 
@@ -46,7 +46,7 @@ async def free(call: Invocation, pids: Sequence[int]) -> ExitCode:
     if call.out.json:
         call.out.document(gpu_documents.report(report))
     show_report(report, call.out)
-    return ExitCode.DONE if clean(report, chosen) else ExitCode.FAILED
+    return ExitCode.DONE if succeeded(report, chosen) else ExitCode.FAILED
 
 
 def choose(found: GpuHolders, pids: Sequence[int], force: Sequence[str]) -> tuple[list[GpuHolder], list[GpuHolder]]:
@@ -65,15 +65,8 @@ def choose(found: GpuHolders, pids: Sequence[int], force: Sequence[str]) -> tupl
         if name not in names:
             raise UsageError(f"--force {name}: nothing here is protected by that name; {', '.join(names) or 'none is'}")
     wanted = [by_pid[pid] for pid in pids] if pids else list(found.holders)
-    chosen = [holder for holder in wanted if not holder.refused or (holder.force and holder.force in force)]
+    chosen = [holder for holder in wanted if lifted(holder, force)]
     return chosen, [holder for holder in wanted if holder not in chosen]
-
-
-def clean(report: FreeReport, chosen: Sequence[GpuHolder]) -> bool:
-    """Whether everything that was asked for ended, and its GPUs are free."""
-    touched = {share.gpu for holder in chosen for share in holder.shares}
-    ended = all(item.outcome in (freeing.ENDED, freeing.KILLED, freeing.GONE) for item in report.processes)
-    return ended and not report.problem and all(gpu.free for gpu in report.gpus if gpu.index in touched)
 
 
 def show(found: GpuHolders, chosen: Sequence[GpuHolder], kept: Sequence[GpuHolder], out: Output) -> None:

@@ -17,6 +17,7 @@ from eagle_console.tui.actions import ACTIONS, EVERYWHERE, SCREENS, Risk, action
 from eagle_console.tui.app import ConsoleApp
 from eagle_console.tui.screens.compare import CompareDialog
 from eagle_console.tui.screens.dialogs import QuitDialog, StopDialog
+from eagle_console.tui.screens.free_dialog import FreeDialog
 from eagle_console.tui.screens.help import HelpScreen, help_text
 from eagle_console.tui.screens.prune_dialog import PruneDialog
 from eagle_console.tui.screens.purge_dialog import PurgeDialog
@@ -24,6 +25,7 @@ from eagle_console.tui.screens.stage_form import StageForm
 from eagle_console.tui.widgets.filter_input import FilterInput
 from eagle_console.tui.widgets.log_view import LogView
 from eagle_console.tui.widgets.table import Table
+from remote.protocol.freeing import GpuHolders
 
 FORBIDDEN = {"ctrl+h", "ctrl+i", "ctrl+j", "ctrl+m", "ctrl+left_square_bracket", "ctrl+r", "tab"}
 
@@ -40,7 +42,7 @@ def test_no_key_that_terminals_mistake_for_another() -> None:
 
 
 def test_costly_actions_ask_and_the_screens_exist() -> None:
-    assert {action.id for action in ACTIONS if action.risk is Risk.COSTLY} == {"stop"}
+    assert {action.id for action in ACTIONS if action.risk is Risk.COSTLY} == {"stop", "free"}
     assert {action.id for action in ACTIONS if action.risk is Risk.IRREVERSIBLE} == {"purge"}
     assert {key for action in ACTIONS if action.id in ("prune", "purge") for key in action.keys} == {"D", "X"}
     assert set(SCREENS) == set(ConsoleApp.MODES)
@@ -197,6 +199,17 @@ async def _prune(app: TestConsole, pilot: Pilot[None]) -> None:
         await _until(pilot, lambda: isinstance(app.screen, PruneDialog))
         await _press(pilot, "escape")
     assert not app.fake.session.asked_for("prune")
+
+
+@effect("free")
+async def _free(app: TestConsole, pilot: Pilot[None]) -> None:
+    app.fake.session.answers["gpu_holders"] = GpuHolders()
+    await _press(pilot, "1", "D")
+    await _until(pilot, lambda: isinstance(app.screen, FreeDialog))
+    await _press(pilot, "y")
+    assert isinstance(app.screen, FreeDialog), "there is nothing to end"
+    await _press(pilot, "escape")
+    assert not app.fake.session.asked_for("free_gpus")
 
 
 @effect("undo")
