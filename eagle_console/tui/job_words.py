@@ -6,6 +6,7 @@ from textual.content import Content
 
 from eagle_console import format as fmt
 from eagle_console.text import clean
+from eagle_console.tui.widgets.prose import prose
 from pipeline.plan.catalog import stage_named
 from remote.protocol import jobs
 from remote.protocol.adopted import is_adopted
@@ -40,6 +41,15 @@ def state_style(job: Job) -> str:
 
 def state_content(job: Job) -> Content:
     return Content.styled(state_word(job), state_style(job))
+
+
+def why_lines(job: Job, width: int) -> list[Content]:
+    """What there is to say about a job beside its row: its note, and why it failed with what to do."""
+    lines = prose(clean(f"{job.id}: {job.note}"), width, "$text-warning") if job.note else []
+    if job.failure is not None:
+        lines += prose(clean(f"{job.id}: {job.failure.cause}"), width, "$text-error")
+        lines += prose(clean(job.failure.remedy), width, "$foreground-muted")
+    return lines
 
 
 def exit_text(job: Job) -> str:

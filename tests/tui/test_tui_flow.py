@@ -92,6 +92,20 @@ async def test_a_stage_is_started_with_the_typed_values() -> None:
         assert "was started" in notices(app)
 
 
+async def test_the_stages_screen_says_what_there_is_to_say_about_the_selected_job() -> None:
+    gone = job(id="check-20260528-190000-77aa", stage="check", state="gone", note="the host has started anew since")
+    app = TestConsole(state(failed_job(), gone))
+    async with app.run_test(size=(120, 34)) as pilot:
+        await pilot.press("2")
+        await until(pilot, lambda: "$ python -m x" in text_of(app, "#stage-detail"))
+        app.screen.query_one("#job-table").focus()
+        await until(pilot, lambda: "GPU 0 has 3.1 GiB free of" in text_of(app, "#stage-detail"))
+        await pilot.press("down")
+        await until(pilot, lambda: "the host has started anew since" in text_of(app, "#stage-detail"))
+        app.screen.query_one("#stage-table").focus()
+        await until(pilot, lambda: "$ python -m x" in text_of(app, "#stage-detail"))
+
+
 async def test_a_wrong_value_says_why_and_disables_the_start() -> None:
     app = TestConsole(state())
     async with app.run_test(size=(120, 34)) as pilot:

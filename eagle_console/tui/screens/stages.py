@@ -5,6 +5,7 @@ from __future__ import annotations
 from textual import on
 from textual.app import ComposeResult
 from textual.content import Content
+from textual.events import DescendantFocus
 from textual.widgets import DataTable
 
 from eagle_console import format as fmt
@@ -40,7 +41,10 @@ _JOB_COLUMNS = (
 
 
 class StagesScreen(ConsoleScreen):
-    """The catalogue with its verdicts over the jobs. ``enter`` opens a stage's form or a job's log."""
+    """The catalogue with its verdicts over the jobs. ``enter`` opens a stage's form or a job's log.
+
+    Between them stands what there is to say about the row of the table that has the focus.
+    """
 
     NAME = STAGES
     BINDINGS = bindings(STAGES)
@@ -134,8 +138,9 @@ class StagesScreen(ConsoleScreen):
         event.stop()
         await self.action_open()
 
-    @on(DataTable.RowHighlighted, "#stage-table")
-    def _stage_highlighted(self) -> None:
+    @on(DataTable.RowHighlighted)
+    @on(DescendantFocus)
+    def _selection_changed(self) -> None:
         self._paint_detail()
 
     @on(FilterInput.Applied)
@@ -156,7 +161,10 @@ class StagesScreen(ConsoleScreen):
         detail = self.query_one("#stage-detail", Lines)
         width = max(20, detail.size.width)
         stage = self.selected_stage()
-        if self._trouble:
+        job = self.selected_job() if self.focused is self._job_table else None
+        if job is not None and (lines := job_words.why_lines(job, width)):
+            detail.set_lines(lines)
+        elif self._trouble:
             detail.set_lines(prose(self._trouble, width, "$text-error"))
         elif stage is None:
             asks = self.console_app.client is not None
