@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from textual.pilot import Pilot
-from training_fakes import train_job
+from training_fakes import adopted_training, train_job
 from tui_fakes import (
     NOW,
     PROFILE,
@@ -134,6 +134,15 @@ async def test_each_tile_shows_link_memory_jobs_and_disk_of_its_host() -> None:
         assert "DOWN, next try in 8s" in far.plain and "no answer for 15 s" in far.plain
         assert "DOWN" in str(far.border_title)
         assert "CONNECTING" in tile(app, "slow").plain and "LIVE" in tile(app, "gpu-two").plain
+
+
+async def test_what_is_not_ours_is_marked_in_the_tile() -> None:
+    links = Links()
+    app = console(links, "gpu-box")
+    async with app.run_test(size=(120, 34)) as pilot:
+        links.of["gpu-box"].publish(known("gpu-box", done_check(), adopted=Timed(adopted_training(), NOW)))
+        await pilot.press("8")
+        await until(pilot, lambda: "not ours" in tile(app, "gpu-box").plain)
 
 
 async def test_only_the_first_host_is_connected_to_until_the_others_are_wanted() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 from textual.content import Content
 
 from eagle_console import format as fmt
+from eagle_console.adopted import NOT_OURS
 from eagle_console.state import LinkState, Timed
 from eagle_console.text import clean, shorten
 from eagle_console.tui import job_words
@@ -14,6 +15,7 @@ from eagle_console.tui.view import View
 from eagle_console.tui.widgets.meter import meter
 from eagle_console.tui.widgets.panel import Panel
 from eagle_console.tui.widgets.status_bar import link_mark
+from remote.protocol.adopted import is_adopted
 from remote.protocol.gpu import DRIVER_OK, GpuSnapshot
 from remote.protocol.host import Filesystem
 from remote.protocol.jobs import LIVE_STATES, Job
@@ -125,7 +127,11 @@ def _job_line(view: View, job: Job) -> Content:
         words = f"{fmt.percent(progress.percent)} {left}" if progress.percent is not None else left
     else:
         words = f"{job_words.progress_text(job)}  {fmt.duration(view.seconds(job))}".strip()
-    return Content.assemble((shorten(clean(job.stage, 24), 12), "bold"), " ", job_words.state_content(job), f" {words}")
+    whose = f"  {NOT_OURS}" if is_adopted(job.id) else ""
+    stage = shorten(clean(job.stage, 24), 12)
+    return Content.assemble(
+        (stage, "bold"), " ", job_words.state_content(job), f" {words}", (whose, "$foreground-muted")
+    )
 
 
 def _labelled(label: str, content: Content) -> Content:
