@@ -161,6 +161,15 @@ async def test_a_folder_that_triage_does_not_judge_has_no_verdicts() -> None:
         assert "–" in app.screen.query_one(Table).plain and "stale" not in app.screen.query_one(Table).plain
 
 
+async def test_a_run_that_was_moved_keeps_its_verdicts() -> None:
+    app = console()
+    moved = tuple(replace(saved, path=f"/before/{saved.path}") for saved in course().checkpoints)
+    app.fake.session.answers["series"] = course(checkpoints=moved)
+    async with app.run_test(size=(120, 34)) as pilot:
+        await opened(app, pilot)
+        assert "stale" in app.screen.query_one(Table).plain
+
+
 async def test_a_broken_loss_is_said() -> None:
     app = console()
     broken = (Series("loss", (1, 2, 3), (2.0, None, None)),)

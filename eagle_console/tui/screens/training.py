@@ -42,7 +42,8 @@ _COLUMNS = (
 
 @dataclass(frozen=True)
 class Picture:
-    """The course of a run, and what triage makes of its checkpoints, by path; empty where that is not known."""
+    """The course of a run, and what triage makes of its checkpoints, by the names of their folders: the records keep the
+    paths of the time when they were saved. Empty where that is not known."""
 
     series: TrainingSeries
     judged: dict[str, Checkpoint]
@@ -89,7 +90,7 @@ class TrainingScreen(AskingScreen[Picture]):
             found = await client.checkpoints(series.folder) if series.folder and series.checkpoints else None
         except RequestError:  # a folder outside the workspace is none that triage judges
             found = None
-        return Picture(series, {item.artifact.path: item for item in found.checkpoints} if found else {})
+        return Picture(series, {item.name: item for item in found.checkpoints} if found else {})
 
     def look_again(self) -> None:
         if self._asked_for:
@@ -156,7 +157,7 @@ def _rows(picture: Picture, view: View) -> list[Row]:
     """The newest checkpoint first."""
     series = picture.series
     values = {item.name: dict(zip(item.steps, item.values)) for item in series.series}
-    return [_row(saved, picture.judged.get(saved.path), values, view) for saved in reversed(series.checkpoints)]
+    return [_row(saved, picture.judged.get(_name(saved)), values, view) for saved in reversed(series.checkpoints)]
 
 
 def _row(
@@ -169,7 +170,7 @@ def _row(
         predicted = judged.predicted_acceptance if predicted is None else predicted
     word = judged.artifact.verdict.word if judged is not None else ""
     cells = (
-        clean(posixpath.basename(saved.path.rstrip("/")), 100),
+        clean(_name(saved), 100),
         fmt.count(saved.step),
         fmt.moment(saved.wall, view.wall),
         fmt.gb(saved.bytes),
@@ -180,3 +181,7 @@ def _row(
         clean(main_reason(judged.artifact.verdict), 300) if judged is not None else "",
     )
     return Row(saved.path, cells, styled=7, style=VERDICT_STYLES.get(word, ""))
+
+
+def _name(saved: SavedCheckpoint) -> str:
+    return posixpath.basename(saved.path.rstrip("/"))
