@@ -42,8 +42,8 @@ _COLUMNS = (
 
 @dataclass(frozen=True)
 class Picture:
-    """The course of a run, and what triage makes of its checkpoints, by the names of their folders: the records keep the
-    paths of the time when they were saved. Empty where that is not known."""
+    """The course of a run, and what triage makes of its checkpoints where that is known, by the names of their folders:
+    the records keep the paths of the time when they were saved."""
 
     series: TrainingSeries
     judged: dict[str, Checkpoint]
