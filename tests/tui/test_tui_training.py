@@ -227,6 +227,10 @@ async def test_the_dashboard_has_the_histories_of_our_run() -> None:
         line = next(line for line in panel.plain.splitlines() if line.startswith("loss"))
         assert "█" in line and line.rstrip()[-1] in "▁▂" and len(line.split()[-1]) == 16
         assert app.fake.session.asked_for("series") == [{"job": train_job().id}]
+        newer = train_job(id="train-newer", created=train_job().created + 1)
+        app.fake.session.answers["series"] = course(job=newer.id)
+        app.fake.publish(state(newer, train_job(state="done")))
+        await until(pilot, lambda: app.fake.session.asked_for("series")[-1] == {"job": newer.id})
 
 
 def test_histories_are_even_and_those_of_a_log_stay() -> None:

@@ -36,13 +36,13 @@ class DashboardScreen(ConsoleScreen):
     NAME = DASHBOARD
     BINDINGS = bindings(DASHBOARD)
 
+    def __init__(self) -> None:
+        super().__init__()
+        self._course_of = ""
+
     def on_mount(self) -> None:
         self.set_interval(COURSE_SECONDS, self._ask_for_course)
         super().on_mount()
-
-    def on_screen_resume(self) -> None:
-        super().on_screen_resume()
-        self._ask_for_course()
 
     def compose_body(self) -> ComposeResult:
         with Grid(id="panels"):
@@ -56,6 +56,10 @@ class DashboardScreen(ConsoleScreen):
         self._set_rows(view)
         super().paint(view)
         self.query_one(JobStrip).show(view)
+        job = self.query_one(TrainingPanel).job(view)
+        if job is not None and job.id != self._course_of and self.console_app.client is not None:
+            self._course_of = job.id
+            self._ask_for_course()
 
     @work(group="course", exclusive=True)
     async def _ask_for_course(self) -> None:
