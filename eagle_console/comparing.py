@@ -61,6 +61,15 @@ def compare(left: Job, right: Job, adopted: Iterable[Adopted] = ()) -> Compariso
     return Comparison(left, right, tuple(_settings(left, right)), tuple(_results(left, right, records)))
 
 
+def one_before(job: Job, jobs: Iterable[Job]) -> Job | None:
+    """The newest older job of the same stage, else the oldest newer one; None where there is no other."""
+    same = [one for one in jobs if one.stage == job.stage and one.id != job.id]
+    older = [one for one in same if one.created <= job.created]
+    if older:
+        return max(older, key=lambda one: one.created)
+    return min(same, key=lambda one: one.created, default=None)
+
+
 def document(found: Comparison) -> Document:
     """The comparison as ``--json`` gives it."""
     return {

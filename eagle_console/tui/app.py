@@ -16,6 +16,7 @@ from textual.worker import WorkerFailed
 
 from eagle_console import format as fmt
 from eagle_console.client import HostClient
+from eagle_console.comparing import one_before
 from eagle_console.config import HostProfile
 from eagle_console.exit_codes import ExitCode
 from eagle_console.link.connect import Target
@@ -24,17 +25,16 @@ from eagle_console.link.supervisor import Supervisor
 from eagle_console.person import person
 from eagle_console.state import HostKeyQuestion, HostState, LinkState
 from eagle_console.text import clean
-from eagle_console.tui import comforts
+from eagle_console.tui import comforts, stopping
 from eagle_console.tui.actions import DASHBOARD, EVERYWHERE, HOSTS, LOGS, actions_at, bindings
 from eagle_console.tui.fleet import Fleet, Host
 from eagle_console.tui.link import HOST_ERRORS, Connect, HostLink, explain
 from eagle_console.tui.messages import StateChanged
-from eagle_console.tui.screens.adopted_dialog import StopAdoptedDialog
 from eagle_console.tui.screens.base import ConsoleScreen
 from eagle_console.tui.screens.checkpoints import CheckpointsScreen
 from eagle_console.tui.screens.compare import CompareDialog
 from eagle_console.tui.screens.dashboard import DashboardScreen
-from eagle_console.tui.screens.dialogs import HostKeyDialog, QuitDialog, StopDialog
+from eagle_console.tui.screens.dialogs import HostKeyDialog, QuitDialog
 from eagle_console.tui.screens.gpus import GpusScreen
 from eagle_console.tui.screens.help import HelpScreen
 from eagle_console.tui.screens.hosts import HostsScreen
@@ -48,11 +48,8 @@ from eagle_console.tui.screens.training import TrainingScreen
 from eagle_console.tui.screens.trash import TrashScreen
 from eagle_console.tui.screens.triage import TriageScreen
 from eagle_console.tui.view import View
-from remote.protocol.adopted import Adopted, is_adopted
-from remote.protocol.jobs import LIVE_STATES, STOPPING, Job
+from remote.protocol.jobs import Job
 from remote.protocol.stages import StageInfo
-
-NO_JOB = "No job is selected: key 2 lists them."
 
 _OF_ONE_HOST = ("form", "plan")
 """Workers that open a dialog about the host that was in front when they began."""
@@ -351,78 +348,18 @@ class ConsoleApp(App[None]):
     def compare(self, job: Job | None, other: Job | None = None) -> None:
         """Shows a job beside another one, by default the one before it of the same stage."""
         if job is None:
-            self.say(NO_JOB, "warning")
+            self.say(stopping.NO_JOB, "warning")
             return
-        other = other or self._before(job)
+        jobs = self.state.jobs.value.jobs if self.state.jobs else ()
+        other = other or one_before(job, (*jobs, *self.state.adopted_jobs()))
         if other is None:
             self.say(f"There is no other job of {job.stage}: space marks one of another stage.", "warning")
         else:
             self.push_screen(CompareDialog(other, job))
 
-    def _before(self, job: Job) -> Job | None:
-        """The newest older job of the same stage, else the oldest newer one."""
-        jobs = self.state.jobs.value.jobs if self.state.jobs else ()
-        same = [one for one in (*jobs, *self.state.adopted_jobs()) if one.stage == job.stage and one.id != job.id]
-        older = [one for one in same if one.created <= job.created]
-        return (
-            max(older, key=lambda one: one.created) if older else min(same, key=lambda one: one.created, default=None)
-        )
-
     def ask_to_stop(self, job: Job | None) -> None:
         """Opens the dialog that stops a job, or says why that makes no sense."""
-        if job is None:
-            self.say(NO_JOB, "warning")
-        elif job.state not in LIVE_STATES:
-            self.say(f"{job.id} is not running: {job.state}.", "warning")
-        elif self.state.readonly:
-            self.say("This host is read-only: nothing can be stopped from here.", "warning")
-        elif is_adopted(job.id):
-            self._ask_to_stop_adopted(job)
-        else:
-            seconds = self.view().seconds(job)
-            self.push_screen(StopDialog(job, seconds), lambda stop: self._stop(job) if stop else None)
-
-    def _ask_to_stop_adopted(self, job: Job) -> None:
-        record = self.state.adopted_record(job.id)
-        if record is None or record.main is None:
-            self.say(f"{job.id} is a log without a process: there is nothing to stop.", "warning")
-        elif not record.own:
-            self.say(f"{job.id} belongs to {record.user or 'another user'}: it cannot be stopped from here.", "warning")
-        elif record.state == STOPPING:
-            self.say(f"{job.id} was asked to stop already: {record.note}", "warning")
-        else:
-            dialog = StopAdoptedDialog(record, self.view().seconds(job))
-            self.push_screen(dialog, lambda typed: self._stop_adopted(record, typed) if typed else None)
-
-    def _stop_adopted(self, record: Adopted, typed: str) -> None:
-        client = self.client
-        if client is None:
-            self.say("There is no connection to the host: nothing was stopped.", "error")
-            return
-        self.run_worker(self._send_stop_adopted(client, record, typed), group="stop")
-
-    async def _send_stop_adopted(self, client: HostClient, record: Adopted, typed: str) -> None:
-        try:
-            answer = await client.stop_adopted(record, typed, self.requested_by)
-        except HOST_ERRORS as error:
-            self.say(explain(error), "error")
-        else:
-            self.say(f"{answer.name}: {answer.state}.")
-
-    def _stop(self, job: Job) -> None:
-        client = self.client
-        if client is None:
-            self.say("There is no connection to the host: nothing was stopped.", "error")
-            return
-        self.run_worker(self._send_stop(client, job), group="stop")
-
-    async def _send_stop(self, client: HostClient, job: Job) -> None:
-        try:
-            answer = await client.stop(job.id, self.requested_by, force=job.state == "stopping")
-        except HOST_ERRORS as error:
-            self.say(explain(error), "error")
-        else:
-            self.say(f"{answer.id}: {answer.state}.")
+        stopping.ask(self, job)
 
     def scan_disk(self) -> None:
         """Begins a full scan of the disk, or ends the one that runs; the disk panel shows how far it is."""
@@ -449,14 +386,14 @@ class ConsoleApp(App[None]):
     def forward(self, job: Job | None) -> None:
         """Forwards the server of a job to a port here, or ends that."""
         if job is None:
-            self.say(NO_JOB, "warning")
+            self.say(stopping.NO_JOB, "warning")
         else:
             self.run_worker(self._forwards[self._fleet.front].toggle(self, self._link, job), group="forward")
 
     def copy_command(self, job: Job | None) -> None:
         """Copies the command line of a job."""
         if job is None:
-            self.say(NO_JOB, "warning")
+            self.say(stopping.NO_JOB, "warning")
         else:
             self.run_worker(comforts.copy_command_line(self, job), group="copy")
 

@@ -12,7 +12,7 @@ import pytest
 
 from eagle_console import cli
 from eagle_console.client import HostClient
-from eagle_console.comparing import Pair, change_words, compare, document, value_words
+from eagle_console.comparing import Pair, change_words, compare, document, one_before, value_words
 from eagle_console.exit_codes import ExitCode
 from remote.protocol.adopted import Adopted, AdoptedList
 from remote.protocol.codec import to_wire
@@ -88,6 +88,13 @@ def test_an_adopted_run_has_the_figures_of_its_log() -> None:
 )
 def test_changes_in_words(pair: Pair, words: str) -> None:
     assert change_words(pair) == words
+
+
+def test_the_one_before() -> None:
+    jobs = [replace(OLD, id=name, created=at) for name, at in (("a", 1.0), ("b", 2.0), ("c", 3.0))]
+    other = replace(OLD, id="serve-1", stage="serve", created=2.5)
+    found = [one_before(job, [*jobs, other]) for job in (*jobs, other)]
+    assert [job.id if job else None for job in found] == ["b", "a", "b", None]
 
 
 def test_values_in_words() -> None:
