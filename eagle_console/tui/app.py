@@ -51,6 +51,9 @@ from eagle_console.tui.view import View
 from remote.protocol.jobs import Job
 from remote.protocol.stages import StageInfo
 
+_BETWEEN = "between two hosts"
+"""An empty screen while those of one host are taken away: the shown one cannot be."""
+
 _OF_ONE_HOST = ("form", "plan")
 """Workers that open a dialog about the host that was in front when they began."""
 
@@ -209,7 +212,10 @@ class ConsoleApp(App[None]):
 
     def connect_all(self) -> None:
         """Begins the links of the hosts that were not connected to yet."""
-        for name in self._fleet.begin():
+        self._connect(self._fleet.names)
+
+    def _connect(self, names: Sequence[str]) -> None:
+        for name in self._fleet.begin(names):
             self.run_worker(self._fleet.run(name), group="link", name=f"link {name}")
 
     async def show_host(self, name: str) -> None:
@@ -217,10 +223,11 @@ class ConsoleApp(App[None]):
         if name == self._fleet.front:
             await self.action_go(DASHBOARD)
             return
-        self.connect_all()
+        self._connect([name])
         for group in _OF_ONE_HOST:
             self.workers.cancel_group(self, group)
-        await self.switch_mode(HOSTS)
+        self.add_mode(_BETWEEN, Screen)
+        await self.switch_mode(_BETWEEN)
         for mode, screen in self.MODES.items():
             if mode != HOSTS:
                 await self.remove_mode(mode)
@@ -229,6 +236,7 @@ class ConsoleApp(App[None]):
         self._fleet.front = name
         self.profile, self.state = self._fleet.profile(name), self._fleet.state(name)
         await self.switch_mode(DASHBOARD)
+        await self.remove_mode(_BETWEEN)
         self._ask_about_host_key()
         self._ask_for_the_link()
 

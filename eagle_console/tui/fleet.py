@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -68,9 +68,9 @@ class Fleet:
         """The host so many places after the one in front, in a circle."""
         return self.names[(self.names.index(self.front) + step) % len(self.names)]
 
-    def begin(self) -> list[str]:
-        """The hosts whose links were not begun yet; each is to be ``run`` now. Only the front one is, before that."""
-        found = [name for name in self._hosts if name not in self._begun]
+    def begin(self, names: Iterable[str]) -> list[str]:
+        """Those of the hosts whose links were not begun yet; each is to be ``run`` now."""
+        found = [name for name in names if name not in self._begun]
         self._begun.update(found)
         return found
 

@@ -157,6 +157,19 @@ async def test_only_the_first_host_is_connected_to_until_the_others_are_wanted()
         await until(pilot, lambda: sorted(links.running) == sorted(NAMES))
 
 
+async def test_a_brace_connects_to_that_one_host() -> None:
+    links = Links()
+    app = console(links, *NAMES)
+    async with app.run_test(size=(120, 34)) as pilot:
+        await until(pilot, lambda: links.running == ["gpu-box"])
+        for _ in range(2):
+            await pilot.press("left_curly_bracket")
+            await until(pilot, lambda: app.profile.name == "far" and app.current_mode == "dashboard")
+            await pilot.press("right_curly_bracket")
+            await until(pilot, lambda: app.profile.name == "gpu-box" and app.current_mode == "dashboard")
+        assert links.running == ["gpu-box", "far"]
+
+
 async def test_enter_brings_a_host_in_front_and_nothing_of_the_one_before_stays() -> None:
     links = Links()
     app = console(links, *NAMES)
@@ -336,7 +349,7 @@ async def test_few_connect_at_once_and_a_dead_host_delays_nobody(monkeypatch: py
     names = [f"host-{number}" for number in range(16)]
     found = Fleet([links.host(name) for name in names], lambda name, state: published.append(name))
     tasks = [asyncio.create_task(found.run_front())]
-    tasks += [asyncio.create_task(found.run(name)) for name in found.begin() if name != names[0]]
+    tasks += [asyncio.create_task(found.run(name)) for name in found.begin(names) if name != names[0]]
     await asyncio.sleep(0.01)
     assert len(links.running) == 1 + fleet.PARALLEL_CONNECTS
     links.of["host-1"].publish(HostState("host-1", LinkStatus(LinkState.LIVE)))
