@@ -21,8 +21,10 @@ test: $(VENV)/.ready debian-packages check  ## everything but the real models, s
 test-fast: $(VENV)/.ready  ## under two minutes, no servers outside Python
 	$(BIN)/pytest -n 3 -m "not slow and not system"
 
+# Most of these wait for one server to start, on one core; two files at a time. The recipes are timed: alone.
 test-slow: $(VENV)/.ready debian-packages pipeline  ## real vLLM on the CPU
-	$(BIN)/pytest -m slow
+	$(BIN)/pytest -m slow -n 2 --dist loadfile --ignore tests/e2e/test_recipes.py
+	$(BIN)/pytest -m slow tests/e2e/test_recipes.py
 
 check: $(VENV)/.ready
 	$(BIN)/ruff check .
