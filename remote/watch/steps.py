@@ -32,6 +32,7 @@ LEAST_STILL, FIRST_STILL = 30.0, 600.0
 """Seconds without a step that are never called a stall: usually, and where nothing has shown yet what is usual."""
 
 _PAUSES = 8
+_FEW = (0.25, 1.5)  # of the only pause that was seen, a range for the others
 _ROUGH = 0.05  # of the time that is left, either way: what a steady rate varies by
 
 
@@ -52,7 +53,8 @@ class Steps:
     :param gap: whatever comes next, time passed that was no step's.
     :param paused: a pause of the run itself has begun; a gap without one is a start.
     :param epoch: that of the last step, None where the work has none.
-    :param worked, done: seconds and steps of this start, pauses left out; ``lately`` the same with the past fading.
+    :param worked, done: seconds and steps of this start, pauses left out; ``lately`` the same with the past fading, and
+        without the first steps once there are others (``warm``).
     :param pauses: seconds of the last pauses between epochs; ``breaks`` the seconds of all others.
     :param longest: the longest interval between two arrivals that was no pause.
     """
@@ -140,15 +142,18 @@ def eta(
     rates = [recent, lately[1] / lately[0], overall(steps) or recent]
     since = max(0.0, now - last.at)
     ends = -(-left // epoch_length) if epoch_length else 0
+    pausing = steps.gap or (epoch_length is not None and left % epoch_length == 0)  # or it is about to begin
     breaks = steps.breaks / steps.done * left if steps.done else 0.0
 
     def whole(speed: float, each: float) -> float:
-        work = max(0.0, left / speed - (0.0 if steps.gap else min(since, 1 / speed)))
-        running = max(0.0, each - since) if steps.gap else 0.0
+        work = max(0.0, left / speed - (0.0 if pausing else min(since, 1 / speed)))
+        running = max(0.0, each - since) if pausing else 0.0
         return work + breaks + ends * each + running
 
     pauses = steps.pauses or (0.0,)
     middle = whole(rates[1], statistics.median(pauses))
+    if len(pauses) == 1:  # often longer than those after it, which start nothing for the first time
+        pauses = (_FEW[0] * pauses[0], _FEW[1] * pauses[0])
     low = min(middle, whole(max(rates), min(pauses))) * (1 - _ROUGH)
     high = max(middle, whole(min(rates), max(pauses))) * (1 + _ROUGH)
     share = min(0.99, last.steps / total) if total > 0 else 0.0
@@ -183,7 +188,7 @@ def _passed(steps: Steps, last: Point, count: int, at: float, epoch: Optional[in
         return replace(steps, breaks=steps.breaks + seconds - own, longest=max(steps.longest, seconds))
     warm = last.steps >= (steps.first or 0) + WARM_UP_STEPS
     if warm and not steps.warm:
-        steps = replace(steps, warm=True, worked=0.0, done=0, lately=(0.0, 0.0), breaks=0.0)
+        steps = replace(steps, warm=True, lately=(0.0, 0.0))
     fade = 0.5 ** (seconds / HALF_LIFE)
     return replace(
         steps,

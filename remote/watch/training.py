@@ -95,7 +95,8 @@ def progress(state: TrainingState, at: Optional[float] = None) -> Training:
     """
     total, exact = _total(state)
     shown, left, problem = state.shown, None, state.shown.problem
-    if at is not None and shown.phase in (TRAINING, VALIDATION, CHECKPOINT) and not complete(state):
+    over = shown.phase == TRAINING and complete(state)
+    if at is not None and shown.phase in (TRAINING, VALIDATION, CHECKPOINT) and not over:
         left = steps.eta(state.steps, at, total, state.epoch_length)
         problem = "; ".join(filter(None, (problem, steps.stall(state.steps, at))))
     return replace(
