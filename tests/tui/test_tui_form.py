@@ -91,6 +91,16 @@ async def test_ctrl_l_fills_in_what_was_given_the_last_time() -> None:
         }  # fmt: skip
 
 
+async def test_an_answer_that_comes_while_the_form_is_taken_away_does_no_harm() -> None:
+    app = console()
+    async with app.run_test(size=(120, 34)) as pilot:
+        form = await opened(app, pilot)
+        await form.remove_children()
+        form._refresh_verdict()
+        await pilot.press("escape")
+        await until(pilot, lambda: app.screen is not form)
+
+
 async def test_without_an_earlier_job_it_says_so() -> None:
     app = console()
     async with app.run_test(size=(120, 34)) as pilot:

@@ -205,6 +205,8 @@ class StageForm(ModalScreen[Job | None]):
         self.dismiss(job)
 
     def _refresh_verdict(self) -> None:
+        if not self.query("#form-command"):
+            return  # the form is being taken away: its timer and its answers may still come
         obstacle = self._obstacle()
         plan = self._plan
         width = max(20, self.query_one("#form-command").size.width)
