@@ -269,6 +269,9 @@ class ConsoleApp(App[None]):
                 screen.paint(view)
 
     def _console_screens(self) -> list[ConsoleScreen]:
+        """The screens that can be painted: none while the program ends, which takes them down piece by piece."""
+        if not self.is_running:
+            return []
         return [screen for screen in self.screen_stack if isinstance(screen, ConsoleScreen) and screen.is_mounted]
 
     # Keys

@@ -481,3 +481,13 @@ def test_leaving_says_what_keeps_running(monkeypatch: pytest.MonkeyPatch, capsys
     monkeypatch.setattr(ConsoleApp, "run", partialmethod(ConsoleApp.run, headless=True, auto_pilot=leave))
     assert run(Target(PROFILE)) == ExitCode.DONE
     assert "2 jobs keep running on gpu-box" in capsys.readouterr().err
+
+
+async def test_a_tick_while_the_program_ends_paints_nothing() -> None:
+    """The screens lose their widgets one by one then, and the clock still ticks."""
+    app = TestConsole(state(job()))
+    async with app.run_test(size=(80, 24)):
+        screen = app.screen
+    assert screen.is_mounted and not screen.query("#panels")
+    app._screen_stacks["dashboard"] = [screen]
+    app.paint()
