@@ -21,9 +21,8 @@ POLL_SECONDS = 0.5
 GRACE_SECONDS = 10.0
 
 _OURS = ("PYTHONPATH", "PYTHONSAFEPATH")
-_REASON = re.compile(
-    r"^(?:\S+ - .* - ERROR - )?(?:[\w.]*(?:Error|Exception|Invalid\w*)\b.*|.*\bNo space left on device\b.*)$"
-)
+_REASON = re.compile(r"^(?:\S+ - .* - ERROR - )?[\w.]*(?:Error|Exception|Invalid\w*)\b.*$")
+_FULL = re.compile(r"\b(?:No space left on device|Disk quota exceeded)\b")
 
 
 def speculators(
@@ -54,8 +53,9 @@ def speculators(
         shutil.rmtree(cache, ignore_errors=True)
     stage.check_stop()
     if code != 0:
-        reason = next((line.strip() for line in reversed(tail(log)) if _REASON.match(line.strip())), "")
-        full = "No space left on device" in reason
+        said = [line.strip() for line in reversed(tail(log))]
+        full = next((line for line in said if _FULL.search(line)), "")  # datasets raises an error of its own over it
+        reason = full or next((line for line in said if _REASON.match(line)), "")
         raise StageError(
             f"speculators {name} ended with {f'signal {-code}' if code < 0 else f'exit code {code}'}"
             + (f": {reason[:300]}" if reason else "."),
