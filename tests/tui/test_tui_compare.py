@@ -68,7 +68,8 @@ def plain(app: TestConsole) -> str:
 
 async def opened(app: TestConsole, pilot: Pilot[Any]) -> None:
     await pilot.press("7", "equals_sign")
-    await until(pilot, lambda: isinstance(app.screen, CompareDialog) and "2.02" in plain(app))
+    await until(pilot, lambda: isinstance(app.screen, CompareDialog) and bool(app.screen.query(Table)))
+    await until(pilot, lambda: "2.02" in plain(app))
     await until(pilot, lambda: len(app.fake.session.asked_for("series")) >= 2)
     await pilot.pause(0.05)
 
@@ -128,7 +129,7 @@ async def test_space_marks_one_job_for_another_one() -> None:
         await until(pilot, lambda: f"* {job().id}" in table.plain)
         table.select(OLDER.id)
         await pilot.press("equals_sign")
-        await until(pilot, lambda: isinstance(app.screen, CompareDialog))
+        await until(pilot, lambda: isinstance(app.screen, CompareDialog) and bool(app.screen.query("#compare-head")))
         head = app.screen.query_one("#compare-head", Lines)
         await until(pilot, lambda: head.plain.startswith(f"1  {job().id}"))
         assert f"2  {OLDER.id}" in head.plain
@@ -160,7 +161,8 @@ async def test_an_older_agent_leaves_the_table_and_a_lost_job_its_list_form() ->
     try:
         async with app.run_test(size=(120, 40)) as pilot:
             await pilot.press("7", "equals_sign")
-            await until(pilot, lambda: isinstance(app.screen, CompareDialog) and "1.84" in plain(app))
+            await until(pilot, lambda: isinstance(app.screen, CompareDialog) and bool(app.screen.query(Table)))
+            await until(pilot, lambda: "1.84" in plain(app))
             loss = next(row for row in plain(app).splitlines() if row.split()[:1] == ["loss"])
             assert loss.split() == ["loss", "–", "1.84"]
             await pilot.pause(0.05)

@@ -233,7 +233,7 @@ async def test_an_unknown_host_key_is_a_question(keys: tuple[str, ...], trusted:
     async with app.run_test(size=(80, 24)) as pilot:
         app.fake.connected = False
         app.fake.publish(HostState("gpu-box", LinkStatus(LinkState.UNKNOWN_HOST_KEY, question=QUESTION)))
-        await until(pilot, lambda: isinstance(app.screen, HostKeyDialog))
+        await until(pilot, lambda: isinstance(app.screen, HostKeyDialog) and bool(app.screen.query(".dialog-text")))
         assert "SHA256:abc" in str(app.screen.query_one(".dialog-text").render())
         await pilot.press(*keys)
         await pilot.pause()

@@ -255,7 +255,7 @@ async def test_quitting_says_what_keeps_running_on_every_host() -> None:
         links.of["gpu-two"].publish(known("gpu-two", job(), train_job()))
         await until(pilot, lambda: app.running() != [])
         await pilot.press("q")
-        await until(pilot, lambda: isinstance(app.screen, QuitDialog))
+        await until(pilot, lambda: isinstance(app.screen, QuitDialog) and bool(app.screen.query(".dialog-text")))
         text = str(app.screen.query_one(".dialog-text").render())
         assert "2 jobs keep running on gpu-two" in text and "gpu-box" not in text
 
