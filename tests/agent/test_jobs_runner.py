@@ -331,7 +331,7 @@ sleep_for_ever()
 """
     bench.write(code).start()
     processes = bench.noted("flooded")
-    state = bench.state()
+    state = until(bench.state)
     assert state is not None and time.time() - state.wall < 6
     begin = time.monotonic()
     bench.stop()
