@@ -13,6 +13,7 @@ from eagle_console.tui.link import HOST_ERRORS, explain
 from eagle_console.tui.screens.base import ConsoleScreen
 from eagle_console.tui.view import View
 from eagle_console.tui.widgets.filter_input import FilterInput
+from eagle_console.tui.widgets.status_bar import StatusBar
 from eagle_console.tui.widgets.table import Table
 
 T = TypeVar("T")
@@ -131,4 +132,5 @@ class AskingScreen(ConsoleScreen, Generic[T]):
         else:
             self.trouble = ""
             self.answer = Timed(answer, self.console_app.view().now)
-        self.paint(self.console_app.view())
+        if self.query(StatusBar):  # else the screen is being taken away, with its host
+            self.paint(self.console_app.view())

@@ -102,6 +102,8 @@ class CompareDialog(ModalScreen[None]):
         return compare(left, right, [record for record in records if record is not None])
 
     def _show(self, found: Comparison) -> None:
+        if not self.query(Table):
+            return  # the dialog is being taken away
         width = self.query_one("#compare-head").size.width
         differ = sum(1 for pair in found.settings if pair.left != pair.right)
         self.query_one("#compare-head", Lines).set_lines(
@@ -115,6 +117,8 @@ class CompareDialog(ModalScreen[None]):
         table.set_title(f"{differ} of {len(found.settings)} settings differ")
 
     def _show_curves(self, left: TrainingSeries, right: TrainingSeries) -> None:
+        if not self.query("#compare-curves"):
+            return
         same = left.source == right.source
         losses = [_loss(left), *([] if same else [_loss(right)])]
         shown = [
