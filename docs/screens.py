@@ -30,7 +30,7 @@ async def main() -> None:
     app = ConsoleApp(target.profile, lambda publish: Supervisor(target, publish))
     async with app.run_test(size=(120, 34)) as pilot:
 
-        async def until(condition: Callable[[HostState], object], seconds: float = 120.0) -> None:
+        async def until(condition: Callable[[HostState], object], seconds: float = 600.0) -> None:
             async with asyncio.timeout(seconds):
                 while not condition(app.state):
                     await pilot.pause(0.2)
@@ -46,7 +46,7 @@ async def main() -> None:
         assert app.client is not None
         context = app.profile.context
         job = await app.client.launch(LaunchRequest("serve", {"port": PORT}, context, "docs"))
-        await until(lambda state: serve(state) in ("weights", "kv cache", "server"))
+        await until(lambda state: serve(state) in ("kv cache", "server"))
         await pilot.pause(1.0)
         save("dashboard")
         await pilot.press("2")
