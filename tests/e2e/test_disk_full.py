@@ -74,7 +74,7 @@ def test_data_set_and_states(roomy: SmallDisk, tmp_path: Path) -> None:
         return sorted(run.hidden_states.glob("hs_*.safetensors"))
 
     process, directory = workspace.start("extract", concurrency=1)
-    wait_for(lambda: len(files()) >= 20, process)
+    wait_for(lambda: len(files()) >= 20, process, 400)
     roomy.fill()
     process.wait(120)
     assert told(finished(process, directory))
