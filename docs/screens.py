@@ -49,7 +49,7 @@ async def main() -> None:
         await until(lambda state: serve(state) in ("kv cache", "server"))
         await pilot.pause(1.0)
         save("dashboard")
-        await pilot.press("2")
+        await pilot.press("2", "down")  # the second stage: the first names a path of this machine
         await pilot.pause(1.0)
         save("stages")
         await until(lambda state: (found := state.job(job.id)) is not None and found.state == READY)
