@@ -26,7 +26,9 @@ class Part:
 
 
 PARTS = {
-    "swap": Part((*PYTEST, "tests/agent/test_deleting_races.py", "-k", "swapped"), {"SWAP_ROUNDS": "10000"}),
+    "swap": Part(
+        (*PYTEST, "tests/agent/test_deleting_races.py", "-k", "swapped", "--timeout=3600"), {"SWAP_ROUNDS": "10000"}
+    ),
     "kills": Part((*PYTEST, "tests/e2e/test_kill_points.py"), {"KILL_POINTS": "30"}),
     "rules": Part((*PYTEST, "tests/e2e/test_draft_rules.py"), {"DRAFT_RULES_DRAFT": ".pipeline/draft_smollm2"}),
     "fuzz": Part((*PYTEST, "tests/link/test_fuzz_console.py", "tests/agent/test_fuzz_agent.py"), {"FUZZ_EFFORT": "40"}),

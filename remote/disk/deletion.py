@@ -19,7 +19,7 @@ from remote.disk.locking import DELETION, PURGE, locked
 from remote.disk.manifest import Unmovable
 from remote.disk.pins import EVENT_PIN, pins, protecting
 from remote.disk.plan import StoredPlan, Target
-from remote.disk.receipts import Standing, expired, receipt, standings
+from remote.disk.receipts import Ledger, Standing, expired, receipt
 from remote.disk.runguard import Checkpoints
 from remote.disk.syscalls import Syscalls
 from remote.journal import Journal, uptime
@@ -70,6 +70,7 @@ class Deletion:
         self._checkpoints = checkpoints
         self._calls = calls or Syscalls()
         self._journal = Journal(self._calls, self._state_folder)
+        self._ledger = Ledger()
 
     @property
     def book(self) -> Journal:
@@ -159,7 +160,7 @@ class Deletion:
     def trash(self) -> TrashList:
         """The receipts whose items lie in the trash, the newest first."""
         try:
-            found = standings(self._journal.lines())
+            found = self._ledger.standings(self._journal.lines())
         except RequestError as error:
             return TrashList(problem=error.message)
         return _receipts([item for item in reversed(list(found.values())) if item.in_trash])
@@ -237,7 +238,7 @@ class Deletion:
     def _committed(
         self, ground: Ground, plan_id: str, fingerprint: str, typed: str, requested_by: str, key: Optional[str]
     ) -> Standing:
-        used = [item for item in standings(self._journal.lines()).values() if item.intent.plan == plan_id]
+        used = [item for item in self._ledger.standings(self._journal.lines()).values() if item.intent.plan == plan_id]
         if used:
             raise RequestError(REFUSED, f"the plan {plan_id} was carried out already; its receipt is {used[0].id}")
         stored = planbook.load(plan_id)
@@ -259,7 +260,7 @@ class Deletion:
 
     def _mended(self, ground: Ground) -> dict[str, Standing]:
         """The receipts, with what a crash left half done mended; under the lock."""
-        return recovery.mend(ground, self._journal, standings(self._journal.lines()))
+        return recovery.mend(ground, self._journal, self._ledger.standings(self._journal.lines()))
 
     def _purge_expired(self, ground: Ground, requested_by: str) -> list[Standing]:
         now = (time.time(), procfs.boot_id(), uptime())

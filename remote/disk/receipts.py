@@ -6,7 +6,8 @@ effect and told after it: ``prune``, ``undo`` and ``purge``. A step without its 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import threading
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Optional
 
@@ -119,20 +120,39 @@ class Standing:
         )
 
 
-def standings(lines: Iterable[Line]) -> dict[str, Standing]:
-    """The receipts that the lines tell of, in the order of their intents."""
-    found: dict[str, Standing] = {}
-    for line in lines:
+class Ledger:
+    """The receipts that a journal tells of, told further with each line that is new. Can be used from any thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._lines: Sequence[Line] = ()
+        self._found: dict[str, Standing] = {}
+
+    def standings(self, lines: Sequence[Line]) -> dict[str, Standing]:
+        """The receipts in the order of their intents.
+
+        :param lines: all lines of the journal; of those that were here before only the new ones are looked at.
+        """
+        with self._lock:
+            known = len(self._lines)
+            if known and (len(lines) < known or lines[known - 1] is not self._lines[-1]):
+                self._found, known = {}, 0  # the journal was read anew
+            for line in lines[known:]:
+                self._take(line)
+            self._lines = lines
+            return dict(self._found)
+
+    def _take(self, line: Line) -> None:
         if line.event == EVENT_INTENT:
             intent = _decoded(Intent, line.data)
-            if intent is not None and line.receipt not in found:
+            if intent is not None and line.receipt not in self._found:
                 outcomes = tuple(Outcome(trash.INTENT) for _ in intent.entries)
-                found[line.receipt] = Standing(line.receipt, intent, line, outcomes, Freed(intent.exclusive), PRUNE)
-        elif line.event in (EVENT_BEGUN, EVENT_ENDED) and line.receipt in found:
+                standing = Standing(line.receipt, intent, line, outcomes, Freed(intent.exclusive), PRUNE)
+                self._found[line.receipt] = standing
+        elif line.event in (EVENT_BEGUN, EVENT_ENDED) and line.receipt in self._found:
             step = _decoded(Step, line.data)
             if step is not None:
-                found[line.receipt] = _after(found[line.receipt], line.event, step)
-    return found
+                self._found[line.receipt] = _after(self._found[line.receipt], line.event, step)
 
 
 def receipt(standing: Standing) -> Receipt:

@@ -503,3 +503,17 @@ def test_on_other_pythons(bench: Bench, version: str) -> None:
     done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False)
     assert (done.stdout.strip(), done.stderr) == ("purged None", "")
     assert sorted(os.listdir(bench.run / "0")) == ["config.json", "model.safetensors"]
+
+
+def test_receipts_are_told_further_as_they_would_be_told_anew(bench: Bench) -> None:
+    engine, ledger = bench.engine(), receipts.Ledger()
+    for epoch in ("0", "1"):
+        pruned = prune(engine, engine.plan([f"{bench.run}/{epoch}"], LEVEL_WHOLE))
+        lines = engine.book.lines()
+        assert ledger.standings(lines) == receipts.Ledger().standings(lines)
+        engine.undo(pruned.id, "ann")
+        lines = engine.book.lines()
+        assert ledger.standings(lines) == receipts.Ledger().standings(lines)
+    assert len(ledger.standings(lines)) == 2
+    assert ledger.standings(lines[:-1]) == receipts.Ledger().standings(lines[:-1]), "a journal that lost its end"
+    assert ledger.standings(bench.engine().book.lines()) == receipts.Ledger().standings(lines)
