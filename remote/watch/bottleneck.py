@@ -28,6 +28,7 @@ BEHIND = 2
 
 _GIB = float(2**30)
 _SLOW_RATE = 1.0 * _GIB  # below it, storage and access pattern are the limit; memory gives ten times as much
+_LEAST_RATE = 5e6  # slower than any storage: what little is read then is not what the start waits for
 _EVICTED = 1.1  # more read from storage than there is in the checkpoint
 
 
@@ -136,7 +137,7 @@ def _slow_rank(now: Situation) -> str:
 
 
 def _disk(now: Situation) -> str:
-    if not now.rate:
+    if now.rate is None or now.rate < _LEAST_RATE:
         return ""
     words = f"Disk-bound at {now.rate / 1e9:.2f} GB/s"
     if now.usual and now.rate < SLOWER * now.usual:

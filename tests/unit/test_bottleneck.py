@@ -23,6 +23,7 @@ def ranks(*places: int) -> tuple[RankShard, ...]:
     ("now", "words"),
     [
         (replace(LOADING, rate=0.4 * GIB), ["Disk-bound at 0.43 GB/s", "prefetch", "ipc_cache"]),
+        (replace(LOADING, rate=4e6), []),
         (replace(LOADING, rate=3e9, usual=7e9), ["Disk-bound at 3.00 GB/s", "gave 7.00 GB/s before"]),
         (replace(LOADING, rate=3e9, usual=3.5e9), []),
         (replace(LOADING, rate=None), []),
