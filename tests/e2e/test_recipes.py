@@ -35,7 +35,7 @@ PARAMETERS = {
     "draft_vocab_size": 4096,
     "min_coverage": 0.5,
     "epochs": 20,
-    "lr": 0.001,
+    "lr": 0.0007,
     "total_seq_len": 128,
     "loader_workers": 0,
     "checkpoint_every": 10,
