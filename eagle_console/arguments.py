@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Awaitable, Callable
 
+from eagle_console import completing
 from eagle_console.commands.invocation import Invocation
 
 Command = Callable[[Invocation], Awaitable[int]]
@@ -15,7 +16,8 @@ Describe = Callable[[argparse.ArgumentParser], None]
 
 
 def add_host(parser: argparse.ArgumentParser, command: Command) -> None:
-    parser.add_argument("host", metavar="HOST", help="profile, ssh alias, user@host:port, local, or demo")
+    host = parser.add_argument("host", metavar="HOST", help="profile, ssh alias, user@host:port, local, or demo")
+    completing.complete_with(host, completing.hosts)
     parser.set_defaults(run=command)
 
 

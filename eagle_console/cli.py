@@ -10,10 +10,11 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, NoReturn
 
-from eagle_console import __version__, crash, documents
+from eagle_console import __version__, completing, crash, documents
 from eagle_console.arguments import Command, Describe, add_host, count, port, seconds
 from eagle_console.commands import (
     compare,
+    completion,
     doctor,
     explain_log,
     forward,
@@ -53,6 +54,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     out = Output(json="--json" in words)
     arguments = argparse.Namespace(command="eagle-console")
     try:
+        if completing.asked():
+            completing.answer(_parser(), hidden=(_SCREEN,))
         _parser().parse_args(_with_command_first(words), arguments)
         out = Output(json=arguments.json)
         return _run(arguments, out)
@@ -79,7 +82,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _run(arguments: argparse.Namespace, out: Output) -> int:
     call = Invocation(arguments, out)
-    if arguments.command == "screen":
+    if arguments.command == _SCREEN:
         return _open_screen(call)
     command: Command = arguments.run
     return asyncio.run(_awaited(command, call))
@@ -169,7 +172,7 @@ def _with_command_first(words: list[str]) -> list[str]:
     if not names and any(word in ("-h", "--help", "--version") for word in words):
         return words
     if not names or (len(names) == 1 and names[0] not in _COMMANDS):
-        return ["screen", *words]
+        return [_SCREEN, *words]
     command = names[0]
     if command not in _COMMANDS:
         nearest = difflib.get_close_matches(command, _COMMANDS, n=1)
@@ -185,16 +188,20 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"eagle-console {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    completing.complete_with(commands, completing.hosts)
     for name, (summary, describe) in _COMMANDS.items():
         command = commands.add_parser(name, help=summary, description=summary)
         _add_common(command)
         describe(command)
         command.mixes = name not in _ORDERED
-    opener = commands.add_parser("screen", prog="eagle-console", description="opens the screen of HOST, or of demo")
+    opener = commands.add_parser(_SCREEN, prog="eagle-console", description="opens the screen of HOST, or of demo")
     opener.add_argument("host", nargs="?", metavar="HOST")
     _add_common(opener)
     return parser
 
+
+_SCREEN = "screen"
+"""The command that is meant where none is written."""
 
 _COMMON = {"json": False, "readonly": False, "config": None, "timeout": DEFAULT_TIMEOUT, "yes": False}
 _AS_BEFORE = dict.fromkeys(_COMMON, argparse.SUPPRESS)
@@ -257,8 +264,10 @@ def _status(parser: argparse.ArgumentParser) -> None:
 
 def _run_arguments(parser: argparse.ArgumentParser) -> None:
     add_host(parser, run.run)
-    parser.add_argument("stage", metavar="STAGE", help="eagle-console stages HOST lists them")
-    parser.add_argument("parameters", nargs="*", default=[], metavar="key=value")
+    stage = parser.add_argument("stage", metavar="STAGE", help="eagle-console stages HOST lists them")
+    completing.complete_with(stage, completing.stages)
+    parameters = parser.add_argument("parameters", nargs="*", default=[], metavar="key=value")
+    completing.complete_with(parameters, completing.parameters)
     parser.add_argument(
         "--follow", action="store_true", help="until a service is ready or a task ends; Ctrl-C leaves it"
     )
@@ -337,6 +346,11 @@ def _validate(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(run=validate.validate)
 
 
+def _completion(parser: argparse.ArgumentParser) -> None:
+    parser.set_defaults(run=completion.completion)
+    parser.add_argument("shell", choices=completing.SHELLS, help="docs/completion.md says where its output goes")
+
+
 def _explain_log(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", metavar="FILE", help="a log of vllm serve, plain or gzip; - reads standard input")
     parser.add_argument("--exit-code", type=int, metavar="N", help="how its process ended; -9 is signal 9")
@@ -361,6 +375,7 @@ _COMMANDS: dict[str, tuple[str, Describe]] = {
     "watch": ("follow a run that we did not start, read-only", _watch),
     "explain-log": ("read a vLLM log offline: phase, progress, root cause, remedy", _explain_log),
     "stop": ("end a job and every process of it", _stop),
+    "completion": ("what bash, zsh or fish reads to complete the words of this program", _completion),
     "validate": ("what vLLM would make of a draft, and a corrected copy of it", _validate),
 }
 
