@@ -106,7 +106,7 @@ def _open_screen(call: Invocation) -> ExitCode:
     if chosen:
         screen.remember_host(call.arguments.host)
     others = [call.narrowed(other) for other in screen.others(call.config, call.arguments.host)]
-    return app.run(target, others=others, first=DASHBOARD if chosen else HOSTS)
+    return app.run(target, others=others, first=DASHBOARD if chosen else HOSTS, settings=call.config.screen)
 
 
 def _explain(error: Exception) -> tuple[ExitCode, str, str, str] | None:

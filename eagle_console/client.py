@@ -237,10 +237,16 @@ class HostClient:
         return await self._ask("validate", DraftValidation, _draft(path, verifier, layer_ids))
 
     async def fix_draft(
-        self, path: str, target: str | None = None, verifier: str | None = None, layer_ids: str | None = None
+        self,
+        path: str,
+        target: str | None = None,
+        verifier: str | None = None,
+        layer_ids: str | None = None,
+        requested_by: str = "",
     ) -> DraftFix:
         """Writes a corrected copy of a draft at ``target``, or beside it; the draft stays as it is."""
-        return await self._ask("fix_draft", DraftFix, {**_draft(path, verifier, layer_ids), "target": target})
+        args = {**_draft(path, verifier, layer_ids), "target": target, "requested_by": requested_by}
+        return await self._ask("fix_draft", DraftFix, args)
 
     async def _ask(self, op: str, answer: type[T], args: dict[str, Any] | None = None, key: str | None = None) -> T:
         return from_wire(answer, await self.session.request(op, args, key))

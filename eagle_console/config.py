@@ -15,6 +15,7 @@ from typing import Any
 
 import tomllib
 
+from eagle_console.screen_settings import BELL, NOTIFY, ScreenSettings
 from remote.protocol.artifacts import LEVEL_TRIM, LEVEL_WHOLE
 from remote.protocol.stages import StageContext
 
@@ -66,6 +67,7 @@ class Config:
     """The whole configuration and where it came from (None: there is no file)."""
 
     hosts: dict[str, HostProfile] = field(default_factory=dict)
+    screen: ScreenSettings = field(default_factory=ScreenSettings)
     source: Path | None = None
 
 
@@ -80,6 +82,7 @@ _TYPES: dict[str, type] = {
     "transport": str,
     "prune": str,
 }
+_SCREEN_TYPES: dict[str, type] = {"theme": str, "ascii": bool, "notify": str, "keys": dict}
 _ABSOLUTE = ("workspace", "verifier", "python")
 
 
@@ -123,11 +126,25 @@ def parse(text: str, source: Path | None = None) -> Config:
         data = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{where}: not TOML: {error}") from None
-    _refuse_unknown(data, ["hosts"], where)
+    _refuse_unknown(data, ["hosts", "screen"], where)
     hosts = data.get("hosts", {})
     if not isinstance(hosts, dict):
         raise ConfigError(f"{where}: hosts must be tables like [hosts.gpu-box]")
-    return Config({name: _profile(name, table, where) for name, table in hosts.items()}, source)
+    profiles = {name: _profile(name, table, where) for name, table in hosts.items()}
+    return Config(profiles, _screen(data.get("screen", {}), f"{where}: [screen]"), source)
+
+
+def _screen(table: Any, where: str) -> ScreenSettings:
+    if not isinstance(table, dict):
+        raise ConfigError(f"{where}: must be a table")
+    _refuse_unknown(table, list(_SCREEN_TYPES), where)
+    _check_types(table, _SCREEN_TYPES, where)
+    if table.get("notify", BELL) not in NOTIFY:
+        raise ConfigError(f"{where}: notify must be one of {', '.join(NOTIFY)}, not {table['notify']!r}")
+    for action, keys in table.get("keys", {}).items():
+        if not isinstance(keys, str):
+            raise ConfigError(f'{where}: keys: {action} must be a text such as "X" or "x, ctrl+x"')
+    return ScreenSettings(**table)
 
 
 def _profile(name: str, table: Any, where: str) -> HostProfile:
@@ -137,10 +154,8 @@ def _profile(name: str, table: Any, where: str) -> HostProfile:
     if not isinstance(table, dict):
         raise ConfigError(f"{where}: must be a table")
     _refuse_unknown(table, list(_TYPES), where)
+    _check_types(table, _TYPES, where)
     for key, value in table.items():
-        kind = _TYPES[key]
-        if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
-            raise ConfigError(f"{where}: {key} must be of type {kind.__name__}, not {type(value).__name__}")
         if key in _ABSOLUTE and not str(value).startswith("/"):
             raise ConfigError(f"{where}: {key} must be an absolute path on the host, not {value!r}")
     if not table.get("address"):
@@ -159,6 +174,13 @@ def _profile(name: str, table: Any, where: str) -> HostProfile:
     if prune not in PRUNE_LEVELS:
         raise ConfigError(f"{where}: prune must be one of {', '.join(PRUNE_LEVELS)}, not {prune!r}")
     return HostProfile(name=name, **table)
+
+
+def _check_types(table: dict[str, Any], types: dict[str, type], where: str) -> None:
+    for key, value in table.items():
+        kind = types[key]
+        if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+            raise ConfigError(f"{where}: {key} must be of type {kind.__name__}, not {type(value).__name__}")
 
 
 def _refuse_unknown(table: dict[str, Any], known: list[str], where: str) -> None:

@@ -105,7 +105,7 @@ class Capabilities:
             "hash_file": lambda args, key: self.hash_file(args),
             **then_forget(deletion_operations(self.deletion), self.survey),
             **survey_operations(self.survey),
-            **Drafts(policy).operations,
+            **Drafts(policy, lambda: self.deletion().book).operations,
             **gpu_operations(self.freeing),
             **past_operations(policy.workspace, self.store, self._adoption, self._courses),
         }

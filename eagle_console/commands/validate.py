@@ -10,6 +10,7 @@ from eagle_console.commands.invocation import Invocation, Refused, UsageError
 from eagle_console.exit_codes import ExitCode
 from eagle_console.format import gb, plural
 from eagle_console.output import Output
+from eagle_console.person import person
 from remote.drafts.fixing import fix_draft
 from remote.drafts.validating import validate as validate_here
 from remote.protocol.validation import DraftFinding, DraftFix, DraftValidation
@@ -50,7 +51,7 @@ async def _there(call: Invocation, wish: _Wish) -> DraftValidation | DraftFix:
     verifier = wish.verifier or call.target.profile.verifier
     async with call.host() as client:
         if wish.fix is not None:
-            return await client.fix_draft(wish.path, wish.fix or None, verifier, wish.layer_ids)
+            return await client.fix_draft(wish.path, wish.fix or None, verifier, wish.layer_ids, person())
         return await client.validate(wish.path, verifier, wish.layer_ids)
 
 

@@ -57,17 +57,8 @@ class Action:
     risk: Risk = Risk.NONE
     footer: bool = False
 
-    @property
-    def key(self) -> str:
-        """The first key as people write it."""
-        return _SIGNS.get(self.keys[0], self.keys[0])
 
-    @property
-    def all_keys(self) -> str:
-        return " ".join(_SIGNS.get(key, key) for key in self.keys)
-
-
-_SIGNS = {
+SIGNS = {
     "question_mark": "?",
     "slash": "/",
     "escape": "esc",
@@ -82,6 +73,7 @@ _SIGNS = {
     "comma": ",",
     "equals_sign": "=",
 }
+"""Textual's names of keys that people write otherwise."""
 
 ACTIONS: tuple[Action, ...] = (
     Action("dashboard", ("0",), "Dashboard", "Everything at once", GO, "app.go('dashboard')", footer=True),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -15,19 +16,22 @@ from textual.screen import Screen
 from textual.worker import WorkerFailed
 
 from eagle_console import format as fmt
+from eagle_console import notices
 from eagle_console.client import HostClient
 from eagle_console.comparing import one_before
-from eagle_console.config import HostProfile
+from eagle_console.config import ConfigError, HostProfile
 from eagle_console.exit_codes import ExitCode
 from eagle_console.link.connect import Target
 from eagle_console.link.errors import LinkError
 from eagle_console.link.supervisor import Supervisor
 from eagle_console.person import person
+from eagle_console.screen_settings import BELL, OSC9, ScreenSettings
 from eagle_console.state import HostKeyQuestion, HostState, LinkState
 from eagle_console.text import clean
 from eagle_console.tui import comforts, stopping
 from eagle_console.tui.actions import DASHBOARD, EVERYWHERE, HOSTS, LOGS, actions_at, bindings
 from eagle_console.tui.fleet import Fleet, Host
+from eagle_console.tui.keymap import parse as parse_keymap
 from eagle_console.tui.link import HOST_ERRORS, Connect, HostLink, explain
 from eagle_console.tui.messages import StateChanged
 from eagle_console.tui.screens.base import ConsoleScreen
@@ -57,6 +61,8 @@ _BETWEEN = "between two hosts"
 _OF_ONE_HOST = ("form", "plan")
 """Workers that open a dialog about the host that was in front when they began."""
 
+_PLAIN = ScreenSettings()
+
 TICK_SECONDS = 0.25
 """The focused panel is painted at this rate while data comes; everything else less often (bytes are what it costs)."""
 _ALL_EVERY = 2
@@ -72,9 +78,11 @@ class ConsoleApp(App[None]):
     :param connect: makes its link; it is run for as long as the app is.
     :param clock: monotonic seconds, the clock of ``Timed.received``.
     :param wall: seconds since the epoch.
-    :param ascii: only ASCII signs in bars and histories.
+    :param ascii: only ASCII signs in bars and histories, whatever the settings say.
     :param others: further hosts; they are connected to when the screen of hosts is opened, or when they are shown.
     :param first: the screen that is shown first.
+    :param settings: the look, the keys and the bell.
+    :raises ConfigError: for a theme or keys that are not there.
     """
 
     CSS_PATH = Path(__file__).with_name("app.tcss")
@@ -106,14 +114,20 @@ class ConsoleApp(App[None]):
         ascii: bool = False,
         others: Sequence[Host] = (),
         first: str = DASHBOARD,
+        settings: ScreenSettings = _PLAIN,
     ) -> None:
         super().__init__()
+        self._settings, self._own_keys = settings, parse_keymap(settings.keys)
+        self._seen: dict[str, dict[str, str]] = {}
         self._fleet = Fleet((Host(profile, connect), *others), self._publish)
         self.profile = profile
         self.state = HostState(name=profile.name)
         self.requested_by = person()
         self.crash: Exception | None = None
-        self._clock, self._wall, self._ascii = clock, wall, ascii
+        self._clock, self._wall, self._ascii = clock, wall, ascii or settings.ascii
+        if settings.theme is not None:
+            self._choose_theme(settings.theme)
+        self.set_keymap(self._own_keys.textual())
         self._forwards = {name: comforts.Forwards() for name in self._fleet.names}
         self._first = first
         self._paused = False
@@ -141,18 +155,28 @@ class ConsoleApp(App[None]):
 
     def view(self) -> View:
         """The picture of this moment."""
-        return View(self.state, self.profile, self._clock(), self._wall(), self._ascii, self._paused)
+        return self._view(self.state, self.profile)
 
     def view_of(self, name: str) -> View:
         """The picture of another host at this moment."""
         state = self.state if name == self._fleet.front else self._fleet.state(name)
         profile = self._fleet.profile(name)
-        return View(state, profile, self._clock(), self._wall(), self._ascii, self._paused)
+        return self._view(state, profile)
+
+    def _view(self, state: HostState, profile: HostProfile) -> View:
+        return View(state, profile, self._clock(), self._wall(), self._ascii, self._paused, self._own_keys)
 
     def say(self, text: str, severity: str = "information") -> None:
         """A short note in the corner. The text is never read as markup."""
         kind = "error" if severity == "error" else "warning" if severity == "warning" else "information"
         self.notify(clean(text), severity=kind, markup=False)  # type: ignore[arg-type]
+
+    def _choose_theme(self, name: str) -> None:
+        if name not in self.available_themes:
+            raise ConfigError(
+                f"[screen]: there is no theme {name!r}; there are: {', '.join(sorted(self.available_themes))}"
+            )
+        self.theme = name
 
     # The link
 
@@ -167,6 +191,7 @@ class ConsoleApp(App[None]):
 
     async def on_state_changed(self, message: StateChanged) -> None:
         self._dirty = True
+        self._tell(message.host, message.state)
         await self._forwards[message.host].close_ended(self, message.state)
         if message.host != self._fleet.front:
             return
@@ -176,6 +201,23 @@ class ConsoleApp(App[None]):
             self.paint()
             self._ask_about_host_key()
             self._ask_for_the_link()
+
+    def _tell(self, host: str, state: HostState) -> None:
+        """Says what has happened to jobs since they were last seen, on any host, and rings."""
+        if state.jobs is None:
+            return
+        jobs = state.jobs.value.jobs
+        told = notices.news(self._seen.get(host, {}), jobs, host)
+        self._seen[host] = notices.states(jobs)
+        for notice in told:
+            self.say(notice.text, "error" if notice.bad else "information")
+            self._ring(notice.text)
+
+    def _ring(self, text: str) -> None:
+        if self._settings.notify == OSC9 and self._driver is not None:
+            self._driver.write(notices.osc9(text, tmux="TMUX" in os.environ))
+        elif self._settings.notify == BELL:
+            self.bell()
 
     def _ask_about_host_key(self) -> None:
         question = self.state.link.question
@@ -294,7 +336,7 @@ class ConsoleApp(App[None]):
         self.paint()
 
     def action_help(self) -> None:
-        self.push_screen(HelpScreen(self.current_mode))
+        self.push_screen(HelpScreen(self.current_mode, self._own_keys))
 
     def action_leave(self) -> None:
         running = self.running()
@@ -318,7 +360,9 @@ class ConsoleApp(App[None]):
             async def carry_out(action_string: str = action.action) -> None:
                 await self.run_action(action_string, default_namespace=self.screen)
 
-            yield SystemCommand(f"{action.label[:1].upper()}{action.label[1:]}  ({action.key})", action.help, carry_out)
+            yield SystemCommand(
+                f"{action.label[:1].upper()}{action.label[1:]}  ({self._own_keys.key(action)})", action.help, carry_out
+            )
 
     # Jobs
 
@@ -426,15 +470,23 @@ class ConsoleApp(App[None]):
         self._close_messages_no_wait()
 
 
-def run(target: Target, ascii: bool = False, others: Sequence[Target] = (), first: str = DASHBOARD) -> ExitCode:
+def run(
+    target: Target,
+    others: Sequence[Target] = (),
+    first: str = DASHBOARD,
+    settings: ScreenSettings = _PLAIN,
+) -> ExitCode:
     """Opens the screen of a host until the person leaves it.
 
     :param others: hosts that can be shown too. :param first: the screen that is shown first.
+    :param settings: the look, the keys and the bell.
+    :raises ConfigError: for settings that name what is not there.
     :raises Exception: whatever ended the screen unexpectedly, once the terminal is whole again.
     """
     app = ConsoleApp(
-        target.profile, partial(Supervisor, target), ascii=ascii,
-        others=[Host(other.profile, partial(Supervisor, other)) for other in others], first=first,
+        target.profile, partial(Supervisor, target),
+        others=[Host(other.profile, partial(Supervisor, other)) for other in others],
+        first=first, settings=settings,
     )  # fmt: skip
     app.run()
     if app.crash is not None:

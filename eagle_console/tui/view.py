@@ -10,6 +10,7 @@ from textual.content import Content
 from eagle_console import format as fmt
 from eagle_console.config import HostProfile
 from eagle_console.state import STALE_SECONDS, Freshness, HostState, LinkState, Timed, freshness
+from eagle_console.tui.keymap import DEFAULT, Keymap
 from remote.protocol.jobs import LIVE_STATES, Job
 
 
@@ -23,6 +24,7 @@ class View:
     wall: float
     ascii: bool = False
     paused: bool = False
+    keymap: Keymap = DEFAULT
 
     @property
     def connected(self) -> bool:

@@ -7,6 +7,7 @@ import fcntl
 import json
 import os
 import shutil
+from collections.abc import Callable
 from typing import Any, Optional
 
 from pipeline.plan.draft_rules.fixing import default_target, fix
@@ -25,8 +26,17 @@ _FICLONE = 0x40049409
 """ioctl_ficlone(2): the copy shares the data until one of the two is written."""
 
 
+Announce = Callable[[str, str, tuple[str, ...]], None]
+"""Called with the draft, the copy and the changes before anything is written; raises where that must not be."""
+
+
 def fix_draft(
-    path: str, target: Optional[str], verifier: Optional[str], convention: Optional[str], allowed: Allowed = None
+    path: str,
+    target: Optional[str],
+    verifier: Optional[str],
+    convention: Optional[str],
+    allowed: Allowed = None,
+    announce: Optional[Announce] = None,
 ) -> DraftFix:
     """Writes a copy of the draft without the defects that need no guess, and validates it.
 
@@ -43,6 +53,8 @@ def fix_draft(
     correction = fix(draft, their_config, convention, goal)
     if not correction.changes:
         raise RequestError(REFUSED, "none of the findings can be fixed without a guess", "Read their remedies.")
+    if announce is not None:
+        announce(draft.path, goal, correction.changes)
     partial = f"{os.path.dirname(goal)}/.{os.path.basename(goal)}.partial.{os.getpid()}"
     try:
         os.mkdir(partial, 0o755)

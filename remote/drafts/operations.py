@@ -9,6 +9,7 @@ from typing import Any, Callable, Optional
 from remote import arguments
 from remote.drafts.fixing import fix_draft
 from remote.drafts.validating import validate
+from remote.journal import Journal
 from remote.policy import Policy, inside
 from remote.protocol.errors import BAD_ARGUMENT, REFUSED, RequestError
 from remote.protocol.validation import DraftFix, DraftValidation
@@ -20,10 +21,12 @@ class Drafts:
     """Both operations. All methods may block and be called from any thread.
 
     :param policy: says what may be read, and where a copy may be written.
+    :param journal: the workspace's; a copy is announced there before it is written.
     """
 
-    def __init__(self, policy: Policy) -> None:
+    def __init__(self, policy: Policy, journal: Callable[[], Journal]) -> None:
         self._policy = policy
+        self._journal = journal
         self.operations: dict[str, Operation] = {
             "validate": lambda args, key: self.validate(args),
             "fix_draft": lambda args, key: self.fix(args),
@@ -49,7 +52,14 @@ class Drafts:
         if not inside(place, self._policy.roots):
             roots = ", ".join(self._policy.roots) or "none"
             raise RequestError(REFUSED, f"{place} lies outside the roots of this host ({roots})")
-        return fix_draft(path, target, verifier, convention, self._policy.require_readable)
+        asked_by = arguments.optional_text(args, "requested_by")
+
+        def announce(draft: str, copy: str, changes: tuple[str, ...]) -> None:
+            if self._policy.workspace:
+                text = f"writes a corrected copy of {draft}: {'; '.join(changes)}"
+                self._journal().append("fix draft", text[:2000], requested_by=asked_by, paths=(copy,))
+
+        return fix_draft(path, target, verifier, convention, self._policy.require_readable, announce)
 
     def _folders(self, args: Mapping[str, Any]) -> tuple[str, Optional[str], Optional[str]]:
         path = self._absolute(arguments.text(args, "dir"))

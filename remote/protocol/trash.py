@@ -139,7 +139,7 @@ class JournalEntry:
     """A line of the journal.
 
     :param seq: its place.  :param wall: when.  :param who: user at console and user on the host.
-    :param action: such as ``prune``, ``undo``, ``purge``, ``pin``, ``stop``, ``gpus free``.
+    :param action: such as ``prune``, ``undo``, ``purge``, ``pin``, ``stop``, ``gpus free``, ``fix draft``.
     :param text: one sentence.  :param sound: its hash continues the chain.
     """
 

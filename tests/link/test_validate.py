@@ -98,7 +98,10 @@ async def test_over_ssh_under_the_hosts_policy(sshd: SshServer, tmp_path: Path) 
         assert [finding.rule for finding in answer.errors] == ["R12"]
         with pytest.raises(RequestError, match="outside the roots"):
             await client.fix_draft(str(path), str(tmp_path / "elsewhere"))
-        made = await client.fix_draft(str(path))
+        assert (await client.journal(10)).entries == (), "what was refused is not announced"
+        made = await client.fix_draft(str(path), requested_by="ann@console")
+        [entry] = (await client.journal(10)).entries
+        assert entry.action == "fix draft" and entry.paths == (made.target,) and entry.who.startswith("ann@console")
         assert made.validation.errors == () and made.target == f"{path}_fixed"
         with pytest.raises(RequestError, match="layer ids count"):
             await client.validate(str(path), layer_ids="dflash")

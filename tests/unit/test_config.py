@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from eagle_console.config import COMMANDS, Config, ConfigError, HostProfile, default_path, load, parse
+from eagle_console.screen_settings import ScreenSettings
 from remote.protocol.stages import StageContext
 
 FULL = """
@@ -50,6 +51,11 @@ def test_a_full_profile() -> None:
         ('[hosts.a]\naddress = "x"\nengine = "kubernetes"', ["engine", "local"]),
         ('[hosts.a]\naddress = "x"\nengine = "slurm"', ["slurm", "not in this version"]),
         ('[hosts.status]\naddress = "x"', ["'status' is a command"]),
+        ("screen = 3", ["[screen]", "must be a table"]),
+        ("[screen]\nthem = 'nord'", ["them", "did you mean 'theme'"]),
+        ("[screen]\nnotify = 'loud'", ["notify", "bell, osc9, off", "'loud'"]),
+        ("[screen]\nascii = 'yes'", ["ascii", "bool"]),
+        ("[screen.keys]\nstop = 3", ["stop", "text"]),
         ("hosts = 3", ["[hosts.gpu-box]"]),
         ("[hosts]\na = 3", ["must be a table"]),
         ("[hosts.a\n", ["not TOML"]),
@@ -101,3 +107,9 @@ def test_what_the_recommended_policy_takes_is_the_users_setting() -> None:
     assert parse('[hosts.a]\naddress = "a"\nprune = "trim"').hosts["a"].prune == "trim"
     with pytest.raises(ConfigError, match="prune must be one of whole, trim, not 'all'"):
         parse('[hosts.a]\naddress = "a"\nprune = "all"')
+
+
+def test_the_screens_settings() -> None:
+    assert parse("").screen == ScreenSettings()
+    chosen = parse('[screen]\ntheme = "nord"\nascii = true\nnotify = "osc9"\n[screen.keys]\nstop = "X"').screen
+    assert chosen == ScreenSettings("nord", True, "osc9", {"stop": "X"})

@@ -13,6 +13,7 @@ from textual.widgets import Static
 
 from eagle_console import __version__
 from eagle_console.tui.actions import GROUPS, Risk, actions_at
+from eagle_console.tui.keymap import DEFAULT, Keymap
 
 _KEYS_WIDTH = 12
 _LABELS = (
@@ -28,21 +29,22 @@ class HelpScreen(ModalScreen[None]):
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,question_mark,f1,q", "close", "close", show=False)]
 
-    def __init__(self, screen_name: str) -> None:
+    def __init__(self, screen_name: str, keymap: Keymap = DEFAULT) -> None:
         super().__init__()
+        self._keymap = keymap
         self._screen_name = screen_name
 
     def compose(self) -> ComposeResult:
         with VerticalScroll(classes="dialog -help") as frame:
             frame.border_title = Content(f"Keys on the screen {self._screen_name}")
             frame.border_subtitle = Content("esc closes")
-            yield Static(help_text(self._screen_name))
+            yield Static(help_text(self._screen_name, self._keymap))
 
     def action_close(self) -> None:
         self.dismiss(None)
 
 
-def help_text(screen_name: str) -> Content:
+def help_text(screen_name: str, keymap: Keymap = DEFAULT) -> Content:
     """The actions that work on a screen by group, with their risk, and how to read the screen."""
     lines: list[Content] = []
     for group in GROUPS:
@@ -54,7 +56,7 @@ def help_text(screen_name: str) -> Content:
             risk = f"  ({action.risk.value})" if action.risk is not Risk.NONE else ""
             lines.append(
                 Content.assemble(
-                    ("  " + action.all_keys.ljust(_KEYS_WIDTH), "bold"),
+                    ("  " + keymap.all_keys(action).ljust(_KEYS_WIDTH), "bold"),
                     action.help,
                     (risk, "$text-warning"),
                 )
