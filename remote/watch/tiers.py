@@ -1,8 +1,8 @@
-"""How wrong is the predicted time to ready on other storage? ``python -m bench.eta FILE [--seeds N] [--json]``.
+"""How wrong is the predicted time to ready on other storage? ``python -m remote.watch.tiers FILE [--json]``.
 
 The recorded starts of FILE (see ``remote.watch.timelines``) are the history. After them come the same starts once more
-on a storage of another tier: their weights take ``scale`` times as long, at a rate that drifts within the load, and what
-follows them varies too. Only those are judged. The first tier is none: the recorded starts themselves.
+on a storage of another tier: their weights take ``scale`` times as long, at a rate that drifts within the load, and
+what follows them varies too. Only those are judged. The row "recorded" is the backtest of FILE itself.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from statistics import mean, median
-from typing import Any
+from typing import Any, Optional
 
 from remote.watch import backtest, timelines
 from remote.watch.timelines import Bar, Timeline
@@ -76,8 +76,8 @@ def _figures(tables: Sequence[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m bench.eta", description=(__doc__ or "").split("\n")[0])
+def main(argv: Optional[Sequence[str]] = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m remote.watch.tiers", description=(__doc__ or "").split("\n")[0])
     parser.add_argument("file", type=Path, help="recorded starts, see remote.watch.timelines")
     parser.add_argument("--seeds", type=int, default=6, help="other tiers are made this many times")
     parser.add_argument("--json", action="store_true", help="one JSON object")
