@@ -55,6 +55,11 @@ RANGE = 0.93
 UNLIKE_STORAGE = 0.3
 """What a start counts for the weights of a model on another file system."""
 
+OTHER_TIER = 0.3
+"""What a start from another storage tier keeps of its say on the other spans. The compiler and the capture read little:
+their seconds do not follow the storage, and on a new tier the last start alone would be all that is asked. It keeps not
+all of it, for what slows the weights down (a busy host, other settings) often slows the rest down too."""
+
 MAX_PARTS = 12
 """Witnesses that are asked, the weightiest ones: the others change nothing that could be seen."""
 
@@ -153,7 +158,7 @@ def _others(
         then = start.seconds.get("weights", 0.0) * _scale(start, seen)
         if weights is not None and then > 0:
             distance = math.log(weights / then) / WEIGHTS_SPREAD
-            weight /= 1 + distance * distance / TAILS
+            weight *= OTHER_TIER + (1 - OTHER_TIER) / (1 + distance * distance / TAILS)
         seconds = [start.seconds.get(name, 0.0) for name in SPANS]
         parts.append(_others_part(weight, seconds, SPAN_SPREAD, current, elapsed))
     begin = _start(seen)

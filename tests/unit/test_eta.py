@@ -19,7 +19,8 @@ from remote.watch.eta import Seen
 from remote.watch.history import SPANS, PastStart, StartKey
 from remote.watch.pace import Reading
 from remote.watch.spans import Begun
-from remote.watch.timelines import Bar, Timeline
+from remote.watch.tiers import other_tier
+from remote.watch.timelines import Timeline
 
 FILE = Path(__file__).parents[1] / "fixtures" / "eta_timelines.json"
 STARTS = timelines.parse(FILE.read_text())
@@ -34,30 +35,6 @@ def past_start(weights: float, tail: float = 100.0, key: StartKey = KEY, size: f
 def in_weights(elapsed: float, share: float, size: float = 4e11) -> Seen:
     reading = Reading(((share, elapsed),))
     return Seen(KEY, 50.0 + elapsed, (Begun("start", 0.0), Begun("weights", 50.0)), size, reading)
-
-
-def other_tier(start: Timeline, scale: float, tail: float, rng: random.Random) -> Timeline:
-    """The start on a storage that takes ``scale`` times as long, with a rate that drifts within the load."""
-    begin, last = start.ends[0], start.ends[1] - start.ends[0]
-    scale, drift, tail = (
-        scale * math.exp(rng.gauss(0, 0.08)),
-        rng.uniform(-0.3, 0.3),
-        tail * math.exp(rng.gauss(0, 0.1)),
-    )
-
-    def moved(at: float) -> float:
-        share = min((at - begin) / last, 1.0)
-        return begin + last * scale * (share + drift * share * (1 - share))
-
-    ends = [begin, begin + last * scale]
-    for before, after in zip(start.ends[1:], start.ends[2:]):
-        ends.append(ends[-1] + (after - before) * tail)
-    bars = []
-    for bar in start.bars:
-        at = moved(bar.at)
-        left = (at - begin) * (start.files - bar.done) / bar.done if bar.done else None
-        bars.append(Bar(bar.done, at, left))
-    return replace(start, ends=tuple(ends), bars=tuple(bars))
 
 
 def medians(starts: Sequence[Timeline], first: int = 0) -> tuple[dict[str, list[float]], float]:
@@ -110,6 +87,15 @@ def test_another_storage_tier_is_met_within_its_first_starts(scale: float, tail:
     assert sum(errors["ours"]) < 1.1 * sum(errors["reference"]), "where what follows the weights is all there is"
     assert scale == 0.2 or sum(errors["ours"]) < 0.7 * sum(errors["reference"])
     assert coverage >= 0.75
+
+
+def test_what_follows_the_weights_is_told_by_starts_of_another_tier_too() -> None:
+    """One start on a faster storage had a compile of five times the usual: it does not outvote the eight before it."""
+    usual, outlier = past_start(900.0), past_start(90.0, tail=500.0)
+    shown = eta.estimate(in_weights(90.0 * 0.9, 0.9), [*[usual] * 8, outlier])
+    alone = eta.estimate(in_weights(90.0 * 0.9, 0.9), [outlier])
+    assert shown.low < 9.0 + 100.0 < shown.high
+    assert shown.seconds < alone.seconds
 
 
 def test_the_order_of_the_starts_does_not_decide() -> None:
