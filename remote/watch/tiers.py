@@ -19,7 +19,7 @@ from statistics import mean, median
 from typing import Any, Optional
 
 from remote.watch import backtest, timelines
-from remote.watch.timelines import Bar, Timeline
+from remote.watch.timelines import Bar, Timeline, TimelineError
 
 SCALES = (0.2, 0.5, 1.0, 2.0, 5.0, 8.0)
 
@@ -82,7 +82,11 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     parser.add_argument("--seeds", type=int, default=6, help="other tiers are made this many times")
     parser.add_argument("--json", action="store_true", help="one JSON object")
     arguments = parser.parse_args(argv)
-    starts = timelines.parse(arguments.file.read_text(encoding="utf-8"))
+    try:
+        starts = timelines.parse(arguments.file.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, TimelineError) as error:
+        sys.stderr.write(f"{arguments.file}: {error}\n")
+        return 1
     rows = {"recorded": _figures([backtest.summary(backtest.replay(starts))])}
     rows.update((f"x{scale:g}", tier(starts, scale, arguments.seeds)) for scale in SCALES)
     if arguments.json:
