@@ -53,10 +53,15 @@ def validates(directory: Path, epochs: int) -> bool:
     return phases.count("save") >= epochs and phases[-1] == "validate"
 
 
+def saved(*directories: Path) -> dict[int, events.EpochSaved]:
+    """Each epoch that was saved, with what its validation gave."""
+    every = [event for directory in directories for event in told(directory) if isinstance(event, events.EpochSaved)]
+    return {event.epoch: event for event in every}
+
+
 def validated(*directories: Path) -> dict[int, events.EpochSaved]:
-    """Each epoch with what its validation gave."""
-    saved = [event for directory in directories for event in told(directory) if isinstance(event, events.EpochSaved)]
-    return {event.epoch: event for event in saved if event.validation_loss is not None}
+    """Those whose validation came to its end."""
+    return {epoch: event for epoch, event in saved(*directories).items() if event.validation_loss is not None}
 
 
 def best_two(of: dict[int, events.EpochSaved]) -> tuple[int, int]:
@@ -103,7 +108,7 @@ def test_the_best_wins_and_training_goes_on(workspace: Workspace) -> None:
         hold(process.pid, signal.SIGCONT)
     gone = {int(Path(item.path).name) for item in receipt.items}
     assert receipt.state == TRASHED and gone and all(item.state == TRASHED for item in receipt.items)
-    known = {epoch: saved for epoch, saved in validated(first).items() if epoch in before}
+    known = {epoch: event for epoch, event in validated(first).items() if epoch in before}
     assert gone.isdisjoint({*sorted(before)[-2:], *best_two(known)})
     assert set(checkpoints.epochs(output)) == set(before) - gone
 
@@ -117,8 +122,9 @@ def test_the_best_wins_and_training_goes_on(workspace: Workspace) -> None:
     rest.wait(300)
     run = finished(rest, second)
     assert run.code == 0, run.output
+    assert sorted(saved(first, second)) == list(range(EPOCHS)), "every epoch was trained"
     every = validated(first, second)
-    assert sorted(every) == list(range(EPOCHS)), "every epoch was trained and validated"
+    assert len(every) >= EPOCHS - 1, "the stop can have cut one validation short"
     lowest, highest = best_two(every)
     assert os.readlink(output / "checkpoint_best") == str(lowest)
     assert run.evidence["best_epoch"] == highest + 1, "people count from 1"
