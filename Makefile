@@ -23,7 +23,7 @@ test-fast: $(VENV)/.ready  ## under two minutes, no servers outside Python
 
 # Most of these wait for one server to start, on one core; two files at a time. The recipes are timed: alone.
 test-slow: $(VENV)/.ready debian-packages pipeline  ## real vLLM on the CPU
-	$(BIN)/pytest -m slow -n 2 --dist loadfile --ignore tests/e2e/test_recipes.py
+	$(BIN)/pytest -m slow -n 2 --dist loadfile --no-loadscope-reorder --ignore tests/e2e/test_recipes.py
 	$(BIN)/pytest -m slow tests/e2e/test_recipes.py
 
 check: $(VENV)/.ready
