@@ -18,11 +18,13 @@ from fixtures.interpreters import AGENT_VERSIONS, interpreter
 from pipeline.plan import manifest
 from pipeline.plan.layout import Run as Layout
 from remote.disk import beside
+from remote.disk.retaining import engine
 from remote.disk.survey import Survey, fit
-from remote.protocol.artifacts import KEEP, REVIEW, STALE, TORN, UNKNOWN, Artifact, Size, Verdict
+from remote.policy import load
+from remote.protocol.artifacts import KEEP, LEVEL_WHOLE, REVIEW, STALE, TORN, UNKNOWN, Artifact, Size, Verdict
 from remote.protocol.codec import from_wire, to_wire
 from remote.protocol.errors import RequestError
-from remote.protocol.trash import Pin
+from remote.protocol.trash import PURGED, RESTORED, TRASHED, Pin
 
 GB, MB = 10**9, 10**6
 ROOT = Path(__file__).parents[2]
@@ -94,6 +96,26 @@ class TestStory:
         tiny = "kept: tiny reference, 213 MB, used by validation of output_2k (val_data_path)"
         assert text(alone["data_test"].verdict, "tiny_reference") == tiny
         assert all(reason.observed and reason.source for reason in run.reasons if reason.rule != "shared")
+
+    def test_one_prune_frees_it_and_undo_brings_it_all_back(self, workspace: Path) -> None:
+        stale, kept = ("output_1k", "output_test", "data_1k"), ("data_test", "output_2k", "data_2k")
+        before = {str(path): path.lstat().st_ino for path in workspace.rglob("*")}
+        deletion = engine(load(str(workspace), False, ()))
+        plan = deletion.plan([*stale, *kept], LEVEL_WHOLE)
+        assert sorted(Path(item.path).name for item in plan.items) == sorted(stale)
+        assert sorted(Path(item.path).name for item in plan.stays) == sorted(kept)
+        pruned = deletion.prune(plan.id, plan.fingerprint, "", "ann", None)
+        assert pruned.state == TRASHED and pruned.freed.planned == plan.exclusive > 0
+        assert sorted(path.name for path in workspace.iterdir() if not path.name.startswith(".")) == sorted(kept)
+        assert deletion.undo(pruned.id, "ann").state == RESTORED
+        assert {name: Path(name).lstat().st_ino for name in before} == before
+
+        plan = deletion.plan(stale, LEVEL_WHOLE)
+        pruned = deletion.prune(plan.id, plan.fingerprint, "", "ann", None)
+        [purged] = deletion.purge(pruned.id, "ann").receipts
+        assert purged.state == PURGED
+        assert purged.freed.unlinked == pytest.approx(plan.exclusive, rel=0.01)
+        assert purged.freed.filesystem is not None
 
     def test_the_hidden_states_know_what_they_cost(self, workspace: Path) -> None:
         found = verdict(workspace, "data_1k/hidden_states")
