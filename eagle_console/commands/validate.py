@@ -117,4 +117,5 @@ def _sum(value: DraftValidation) -> str:
     levels = [finding.level for finding in value.findings]
     counts = [plural(levels.count(level), level) for level in ("error", "warning", "note") if level in levels]
     without = f"; {', '.join(value.not_judged)} need a verifier: --verifier DIR" if value.not_judged else ""
-    return f"{', '.join(counts) or 'nothing found'}{without}"
+    unseen = "" if value.layers_checked else f"; the tensors of {value.architecture}'s layers are not checked"
+    return f"{', '.join(counts) or 'nothing found'}{unseen}{without}"

@@ -12,7 +12,7 @@ from pipeline.plan.draft_rules.facts import CONVENTIONS, Draft, Verifier
 from pipeline.plan.draft_rules.finding import Finding
 from pipeline.plan.draft_rules.folder import LocalFolder
 from pipeline.plan.draft_rules.reading import read_draft, read_verifier
-from pipeline.plan.draft_rules.view import MOST, architecture, view
+from pipeline.plan.draft_rules.view import MOST, OTHER, architecture, view
 from remote.protocol.errors import BAD_ARGUMENT, FAILED, NOT_FOUND, RequestError
 from remote.protocol.validation import DraftFinding, DraftValidation
 
@@ -47,6 +47,7 @@ def validate(
         verifier=their_config.path if their_config else None,
         findings=tuple(record(finding) for finding in findings),
         not_judged=not_judged(their_config),
+        layers_checked=seen.family != OTHER,
         bytes_read=bytes_read,
         seconds=time.monotonic() - begin,
     )

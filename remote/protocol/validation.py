@@ -47,6 +47,7 @@ class DraftValidation:
     :param verifier: the folder that it was compared with; None where none was given.
     :param findings: the gravest first.
     :param not_judged: rules that were judged in part or not at all for want of a verifier.
+    :param layers_checked: the tensors of its layers were looked at; those of some architectures are not known here.
     :param bytes_read: of all files together.
     """
 
@@ -62,6 +63,7 @@ class DraftValidation:
     verifier: Optional[str]
     findings: tuple[DraftFinding, ...] = ()
     not_judged: tuple[str, ...] = ()
+    layers_checked: bool = True
     bytes_read: int = 0
     seconds: float = 0.0
 

@@ -19,6 +19,7 @@ from fixtures.draft_defects import DEFECTS
 from fixtures.draft_folder import Tensor, small
 from link.sshd import SshServer, introduce, target
 
+from eagle_console.cli import main
 from eagle_console.link.connect import connect
 from pipeline.plan import draft_config
 from remote.protocol.errors import CONFLICT, REFUSED, RequestError
@@ -58,6 +59,20 @@ def test_here_with_exit_codes_and_the_verifier(console_home: Path, tmp_path: Pat
     assert (code, document["error"]["class"]) == (1, "not_found")
     code, document, err = run(console_home, f"box:{path}", "--verifier", f"other:{path}")
     assert code == 2 and "one host" in err
+
+
+def test_layers_that_are_not_known_are_said_not_to_be_checked(
+    console_home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    draft, _ = small()
+    _, document, _ = run(console_home, str(draft.write(tmp_path / "llama")))
+    assert document["layers_checked"] is True
+    draft.config["architectures"] = ["Eagle3DeepseekV2ForCausalLM"]
+    path = str(draft.write(tmp_path / "latent"))
+    _, document, _ = run(console_home, path)
+    assert document["layers_checked"] is False
+    main(["validate", path])
+    assert "the tensors of Eagle3DeepseekV2ForCausalLM's layers are not checked" in capsys.readouterr().out
 
 
 def test_a_corrected_copy_beside_the_draft(console_home: Path, tmp_path: Path) -> None:
