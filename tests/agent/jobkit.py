@@ -51,7 +51,7 @@ def fork_away():
 """
 
 
-def until(condition: Callable[[], Any], seconds: float = 15.0) -> Any:
+def until(condition: Callable[[], Any], seconds: float = 45.0) -> Any:
     """The first true value of a condition that is asked again and again."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
