@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
-from textual.pilot import Pilot
 from textual.widgets import Button, Input
-from tui_fakes import NOW, TestConsole, chunk, failed_job, hello, job, state
+from tui_fakes import NOW, TestConsole, chunk, failed_job, hello, job, state, until
 
 from eagle_console.state import HostState, Timed
 from eagle_console.tui.screens.adopted_dialog import StopAdoptedDialog
@@ -44,14 +42,6 @@ TRAINING = Adopted(
 
 def with_adopted(base: HostState, *records: Adopted) -> HostState:
     return replace(base, adopted=Timed(AdoptedList(records), NOW))
-
-
-async def until(pilot: Pilot[None], holds: Callable[[], bool]) -> None:
-    for _ in range(300):
-        if holds():
-            return
-        await pilot.pause(0.01)
-    raise AssertionError("the expected state never came")
 
 
 def text_of(app: TestConsole, selector: str) -> str:

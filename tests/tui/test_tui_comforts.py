@@ -3,24 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
 import pytest
-from textual.pilot import Pilot
-from tui_fakes import TestConsole, done_check, job, ready_job, state
+from tui_fakes import TestConsole, done_check, job, ready_job, state, until
 
 from eagle_console.link.errors import ConnectionLost, ForwardingRefused
 from eagle_console.tui.app import ConsoleApp
-
-
-async def until(pilot: Pilot[None], holds: Callable[[], bool]) -> None:
-    for _ in range(300):
-        if holds():
-            return
-        await pilot.pause(0.01)
-    raise AssertionError("the expected state never came")
 
 
 def notes(app: ConsoleApp) -> str:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import pytest
 from textual.pilot import Pilot
 from training_fakes import course, train_job
-from tui_fakes import WALL, FakeSession, TestConsole, job, state
+from tui_fakes import WALL, FakeSession, TestConsole, job, state, until
 
 from eagle_console.tui.screens.compare import CompareDialog
 from eagle_console.tui.widgets.lines import Lines
@@ -51,15 +50,6 @@ def console(*jobs: Any) -> TestConsole:
     app = TestConsole(state(*(jobs or (NEWER, job(), OLDER))))
     app.fake.session = Jobs()
     return app
-
-
-async def until(pilot: Pilot[Any], holds: Callable[[], bool]) -> None:
-    for _ in range(300):
-        if holds():
-            await pilot.pause()
-            return
-        await pilot.pause(0.01)
-    raise AssertionError("the expected state never came")
 
 
 def plain(app: TestConsole) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -11,7 +10,7 @@ import pytest
 from fixtures import disk_records as records
 from textual.pilot import Pilot
 from textual.widgets import Button, Input
-from tui_fakes import NOW, TestConsole, hello, state
+from tui_fakes import NOW, TestConsole, hello, state, until
 
 from eagle_console.state import LinkState, LinkStatus
 from eagle_console.tui.screens.prune_dialog import PruneDialog
@@ -28,15 +27,6 @@ SIZE = (120, 34)
 async def press(pilot: Pilot[Any], *keys: str) -> None:
     await pilot.press(*keys)
     await pilot.pause()
-
-
-async def until(pilot: Pilot[Any], holds: Callable[[], object]) -> None:
-    for _ in range(300):
-        if holds():
-            await pilot.pause()
-            return
-        await pilot.pause(0.01)
-    raise AssertionError("the expected state never came")
 
 
 async def opened(app: TestConsole, pilot: Pilot[Any], *keys: str) -> Table:

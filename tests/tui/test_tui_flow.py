@@ -24,6 +24,7 @@ from tui_fakes import (
     ready_job,
     stage_list,
     state,
+    until,
 )
 
 from eagle_console import cli
@@ -40,14 +41,6 @@ from eagle_console.tui.widgets.log_view import LogView
 from remote.protocol.errors import CONFLICT, RequestError
 
 QUESTION = HostKeyQuestion("gpu-box", 22, "ssh-ed25519", "SHA256:abc", "gpu-box ssh-ed25519 AAAA")
-
-
-async def until(pilot: Pilot[None], holds: Callable[[], bool]) -> None:
-    for _ in range(300):
-        if holds():
-            return
-        await pilot.pause(0.01)
-    raise AssertionError("the expected state never came")
 
 
 def text_of(app: TestConsole, selector: str) -> str:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import pytest
 from textual.pilot import Pilot
 from textual.widgets import Input
-from tui_fakes import TestConsole, job, state
+from tui_fakes import TestConsole, job, state, until
 
 from eagle_console.tui import stage_form_model as model
 from eagle_console.tui.screens.stage_form import StageForm
@@ -40,15 +39,6 @@ def console(*jobs: Job) -> TestConsole:
     app = TestConsole(state(*jobs))
     app.fake.session.answers["stages"] = StageList((STAGE,))
     return app
-
-
-async def until(pilot: Pilot[Any], holds: Callable[[], bool]) -> None:
-    for _ in range(300):
-        if holds():
-            await pilot.pause()
-            return
-        await pilot.pause(0.01)
-    raise AssertionError("the expected state never came")
 
 
 async def opened(app: TestConsole, pilot: Pilot[Any]) -> StageForm:

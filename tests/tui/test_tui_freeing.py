@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from textual.pilot import Pilot
 from textual.widgets import Input, Static
-from tui_fakes import GIB, TestConsole, hello, state
+from tui_fakes import GIB, TestConsole, hello, state, until
 
 from eagle_console.state import HostState
 from eagle_console.tui.screens.free_dialog import FreeDialog, FreeingDialog
@@ -69,14 +69,6 @@ def console(
     app = TestConsole(base or state())
     app.fake.session.answers.update(gpu_holders=found, free_gpus=RUNNING, free_report=report)
     return app
-
-
-async def until(pilot: Pilot[None], holds: Callable[[], bool]) -> None:
-    for _ in range(300):
-        if holds():
-            return
-        await pilot.pause(0.01)
-    raise AssertionError("the expected state never came")
 
 
 async def opened(pilot: Pilot[None], app: TestConsole) -> None:

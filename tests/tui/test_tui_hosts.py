@@ -11,18 +11,7 @@ from typing import Any
 import pytest
 from textual.pilot import Pilot
 from training_fakes import adopted_training, train_job
-from tui_fakes import (
-    NOW,
-    PROFILE,
-    WALL,
-    Clock,
-    FakeLink,
-    done_check,
-    gpus,
-    job,
-    ready_job,
-    state,
-)
+from tui_fakes import NOW, PROFILE, WALL, Clock, FakeLink, done_check, gpus, job, ready_job, state, until
 
 from eagle_console.commands import screen as screen_command
 from eagle_console.commands.invocation import UsageError
@@ -74,15 +63,6 @@ def console(links: Links, *names: str, first: str = "dashboard") -> ConsoleApp:
 
 def known(name: str, *jobs: Any, **changes: Any) -> HostState:
     return replace(state(*jobs, **changes), name=name)
-
-
-async def until(pilot: Pilot[Any], holds: Callable[[], bool]) -> None:
-    for _ in range(300):
-        if holds():
-            await pilot.pause()
-            return
-        await pilot.pause(0.01)
-    raise AssertionError("the expected state never came")
 
 
 def tile(app: ConsoleApp, name: str) -> HostTile:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import pytest
 from textual.pilot import Pilot
-from tui_fakes import WALL, TestConsole, done_check, failed_job, job, ready_job, state
+from tui_fakes import WALL, TestConsole, done_check, failed_job, job, ready_job, state, until
 
 from eagle_console.tui.screens.load import LoadScreen
 from eagle_console.tui.widgets.load_panel import FullLoadPanel, rank_lines
@@ -49,15 +48,6 @@ def console(*jobs: Job, starts: Any = STARTS, ascii: bool = False) -> TestConsol
     app = TestConsole(state(*jobs), ascii=ascii)
     app.fake.session.answers["starts"] = starts
     return app
-
-
-async def until(pilot: Pilot[Any], holds: Callable[[], bool]) -> None:
-    for _ in range(300):
-        if holds():
-            await pilot.pause()
-            return
-        await pilot.pause(0.01)
-    raise AssertionError("the expected state never came")
 
 
 async def opened(app: TestConsole, pilot: Pilot[Any]) -> None:

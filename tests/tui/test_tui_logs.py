@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 from textual.pilot import Pilot
-from tui_fakes import TestConsole, chunk, job, state
+from tui_fakes import TestConsole, chunk, job, state, until
 
 from eagle_console.tui.log_buffer import MAX_LINES, LogBuffer
 from eagle_console.tui.screens.logs import LogsScreen
@@ -25,15 +24,6 @@ LINES = tuple(
     else f"INFO 05-28 20:30:{n % 60:02d} [core.py:{n}] step {n}"
     for n in range(200)
 )  # fmt: skip
-
-
-async def until(pilot: Pilot[Any], holds: Callable[[], bool]) -> None:
-    for _ in range(300):
-        if holds():
-            await pilot.pause()
-            return
-        await pilot.pause(0.01)
-    raise AssertionError("the expected state never came")
 
 
 def console(*lines: str) -> TestConsole:

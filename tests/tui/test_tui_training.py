@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import pytest
 from textual.pilot import Pilot
 from training_fakes import adopted_training, course, train_job
-from tui_fakes import NOW, TestConsole, done_check, state
+from tui_fakes import NOW, TestConsole, done_check, state, until
 
 from eagle_console.client import HostClient
 from eagle_console.state import LinkState, LinkStatus, Timed
@@ -30,15 +29,6 @@ def console(*jobs: Job, **changes: Any) -> TestConsole:
     app = TestConsole(state(*(jobs or (train_job(), done_check())), **changes))
     app.fake.session.answers["series"] = course()
     return app
-
-
-async def until(pilot: Pilot[Any], holds: Callable[[], bool]) -> None:
-    for _ in range(300):
-        if holds():
-            await pilot.pause()
-            return
-        await pilot.pause(0.01)
-    raise AssertionError("the expected state never came")
 
 
 def plain(app: TestConsole, kind: type[Any]) -> str:

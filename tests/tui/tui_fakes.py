@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from fixtures import disk_records
+from textual.pilot import Pilot
 
 from eagle_console.client import HostClient
 from eagle_console.config import HostProfile
@@ -39,6 +40,16 @@ PROFILE = HostProfile(
     python="/data/ml/bin/python",
     tensor_parallel=8,
 )
+
+
+async def until(pilot: Pilot[Any], holds: Callable[[], object]) -> None:
+    """Waits until a condition holds, and for what follows from it to be painted."""
+    for _ in range(300):
+        if holds():
+            await pilot.pause()
+            return
+        await pilot.pause(0.01)
+    raise AssertionError("the expected state never came")
 
 
 class Clock:
